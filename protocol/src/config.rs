@@ -1,0 +1,255 @@
+//! The documents a developer hands in: what a version needs, and how a deployment is run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Json;
+use crate::id::{LobbyId, MatchId, MatchmakerId};
+
+/// The modes of a game and whatever else its runtimes should know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct VersionConfig {
+    pub modes: Vec<ModeConfig>,
+    #[serde(default)]
+    pub user_data: Option<Json>,
+}
+
+/// One kind of match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModeConfig {
+    pub name: String,
+    pub min_players: u32,
+    pub max_players: u32,
+    pub groups: Vec<GroupConfig>,
+}
+
+/// One side of a match, such as a team.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupConfig {
+    pub name: String,
+    pub min_players: u32,
+    pub max_players: u32,
+}
+
+impl VersionConfig {
+    pub fn mode(&self, name: &str) -> Option<&ModeConfig> {
+        self.modes.iter().find(|mode| mode.name == name)
+    }
+
+    /// What is wrong with it, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        for (index, mode) in self.modes.iter().enumerate() {
+            let name = &mode.name;
+            let named = |name: &str| !name.trim().is_empty() && name.chars().count() <= 64;
+            if !named(name) {
+                return Err(format!(
+                    "the name of mode {index} must not be blank and at most 64 characters long"
+                ));
+            }
+            if self.modes[..index].iter().any(|other| other.name == *name) {
+                return Err(format!("mode `{name}` is there twice"));
+            }
+            if mode.groups.is_empty() {
+                return Err(format!("mode `{name}` has no groups"));
+            }
+            if mode.max_players == 0 || mode.min_players > mode.max_players {
+                return Err(format!(
+                    "mode `{name}` needs 1 ≤ max_players and min_players ≤ max_players"
+                ));
+            }
+            for (position, group) in mode.groups.iter().enumerate() {
+                if !named(&group.name) {
+                    return Err(format!(
+                        "a group name of mode `{name}` is blank or longer than 64 characters"
+                    ));
+                }
+                if mode.groups[..position].iter().any(|other| other.name == group.name) {
+                    return Err(format!("group `{}` of mode `{name}` is there twice", group.name));
+                }
+                if group.min_players == 0 || group.min_players > group.max_players {
+                    let group = &group.name;
+                    return Err(format!(
+                        "group `{group}` of mode `{name}` needs 1 ≤ min_players ≤ max_players"
+                    ));
+                }
+            }
+            let sum =
+                |count: fn(&GroupConfig) -> u32| mode.groups.iter().map(|group| u64::from(count(group))).sum::<u64>();
+            if sum(|group| group.min_players) > u64::from(mode.max_players) {
+                return Err(format!(
+                    "the groups of mode `{name}` need more players than the mode allows"
+                ));
+            }
+            if sum(|group| group.max_players) < u64::from(mode.min_players) {
+                return Err(format!(
+                    "the groups of mode `{name}` hold fewer players than the mode needs"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a deployment is run. Everything is optional.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeploymentConfig {
+    /// Lobbies that are kept running, with players or without.
+    pub min_lobbies: u32,
+    pub max_lobbies: u32,
+    pub lobby: LobbyConfigOf,
+    #[serde(rename = "match")]
+    pub match_: MatchConfigOf,
+    pub matchmaker: MatchmakerConfigOf,
+}
+
+impl Default for DeploymentConfig {
+    fn default() -> Self {
+        Self {
+            min_lobbies: 1,
+            max_lobbies: 16,
+            lobby: LobbyConfigOf::default(),
+            match_: MatchConfigOf::default(),
+            matchmaker: MatchmakerConfigOf::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LobbyConfigOf {
+    /// Players in one lobby.
+    pub max_assignments: u32,
+    /// Milliseconds of CPU per 100 ms; 0 is the installation's default.
+    pub cpu_limit: u32,
+    /// Megabytes; 0 is the installation's default.
+    pub memory_limit: u32,
+}
+
+impl Default for LobbyConfigOf {
+    fn default() -> Self {
+        Self {
+            max_assignments: 128,
+            cpu_limit: 0,
+            memory_limit: 0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MatchConfigOf {
+    pub cpu_limit: u32,
+    pub memory_limit: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MatchmakerConfigOf {
+    pub max_matches: u32,
+    /// Per mode, by its name.
+    pub modes: std::collections::BTreeMap<String, SpareMatches>,
+}
+
+impl Default for MatchmakerConfigOf {
+    fn default() -> Self {
+        Self {
+            max_matches: 256,
+            modes: Default::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpareMatches {
+    /// Empty matches that are kept ready.
+    pub min_matches: u32,
+}
+
+impl DeploymentConfig {
+    /// What is wrong with it for this version, if anything.
+    pub fn check(&self, version: &VersionConfig) -> Result<(), String> {
+        if self.min_lobbies > self.max_lobbies || self.max_lobbies == 0 || self.max_lobbies > 1_000 {
+            return Err("the deployment needs min_lobbies ≤ max_lobbies, and max_lobbies from 1 to 1000".into());
+        }
+        if self.lobby.max_assignments == 0 {
+            return Err("lobby.max_assignments must be at least 1".into());
+        }
+        for (name, spare) in &self.matchmaker.modes {
+            if version.mode(name).is_none() {
+                return Err(format!("the version has no mode `{name}`"));
+            }
+            if spare.min_matches > self.matchmaker.max_matches {
+                return Err(format!("min_matches of mode `{name}` exceeds max_matches"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What kind of runtime it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RuntimeQualifier {
+    Lobby,
+    Match,
+}
+
+impl RuntimeQualifier {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lobby => "LOBBY",
+            Self::Match => "MATCH",
+        }
+    }
+}
+
+/// What a runtime is told about itself; players see it too.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RuntimeConfig {
+    pub lobby_config: Option<LobbyRef>,
+    pub match_config: Option<MatchRef>,
+    pub version_config: VersionConfig,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LobbyRef {
+    pub lobby_id: LobbyId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatchRef {
+    pub matchmaker_id: MatchmakerId,
+    pub match_id: MatchId,
+    /// The mode's name. Old SDKs do not look at it.
+    #[serde(default)]
+    pub mode: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: serde_json::Value) -> Result<(), String> {
+        serde_json::from_value::<VersionConfig>(config).unwrap().check()
+    }
+
+    #[test]
+    fn a_mode_must_be_playable() {
+        let mode = |min: u32, max: u32, group_min: u32, group_max: u32| {
+            serde_json::json!({"modes": [{"name": "duel", "min_players": min, "max_players": max,
+                "groups": [{"name": "red", "min_players": group_min, "max_players": group_max}]}]})
+        };
+        assert_eq!(check(mode(1, 2, 1, 2)), Ok(()));
+        assert_eq!(check(serde_json::json!({"modes": []})), Ok(()));
+        for broken in [
+            mode(3, 2, 1, 2),
+            mode(1, 2, 2, 1),
+            mode(1, 2, 3, 3),
+            mode(2, 2, 1, 1),
+            mode(0, 0, 1, 1),
+        ] {
+            assert!(check(broken.clone()).is_err(), "{broken}");
+        }
+    }
+}

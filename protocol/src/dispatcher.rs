@@ -1,0 +1,40 @@
+//! What a dispatcher tells the service.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Empty, RawToken, calls};
+use crate::id::{ClientId, RuntimeId};
+use crate::text::Text;
+
+calls!("dispatcher";
+    CreateToken => RawToken, "create-token";
+    Report => Empty, "report";
+);
+
+/// Where the service publishes the keys that tokens are verified with.
+pub const KEYS_ROUTE: &str = "/service/v1/keys";
+
+/// Logs in by id or alias.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreateToken {
+    pub user: Text,
+    pub password: Text,
+}
+
+/// Rooms opened and lost, players joined and left since the last report, oldest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    pub events: Vec<RoomEvent>,
+    /// Everybody whose socket is open, so that an open socket counts as activity.
+    #[serde(default)]
+    pub connected_clients: Vec<ClientId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "qualifier", content = "body", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RoomEvent {
+    RoomOpened { runtime_id: RuntimeId },
+    RoomLost { runtime_id: RuntimeId },
+    PlayerJoined { runtime_id: RuntimeId, client_id: ClientId },
+    PlayerLeft { runtime_id: RuntimeId, client_id: ClientId },
+}

@@ -1,0 +1,1 @@
+//! The binary link between dispatcher and runtime.

@@ -1,0 +1,82 @@
+//! What a player may ask.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Json;
+use crate::call::{RawToken, calls};
+use crate::id::{ClientId, MessageId, RuntimeId, UserId};
+use crate::support::CreatedUser;
+use crate::text::Text;
+
+calls!("player";
+    PingService => Pong, "ping-service";
+    CreateUser => CreatedUser, "create-user";
+    CreateToken => RawToken, "create-token";
+    CreateClient => CreatedClient, "create-client";
+    Interchange => Interchanged, "interchange";
+    RenewConnection => RenewedConnection, "renew-connection";
+);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PingService {
+    pub message: Text,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pong {
+    pub message: String,
+}
+
+/// Makes an anonymous user.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CreateUser {}
+
+/// Logs in by id.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreateToken {
+    pub user_id: UserId,
+    pub password: Text,
+}
+
+/// "I want to play this game here."
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreateClient {
+    pub tenant: Text,
+    pub project: Text,
+    pub stage: Text,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreatedClient {
+    pub client_id: ClientId,
+}
+
+/// Sends messages, acknowledges those received, and fetches new ones.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Interchange {
+    pub client_id: ClientId,
+    /// Parsed one by one ([`crate::w1::parse_from_player`]), so that a bad one fails alone.
+    pub outgoing_messages: Vec<Json>,
+    pub consumed_messages: Vec<MessageId>,
+    /// How long the reply may be held until there is something to say, at most 20 000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// Messages as [`crate::w1::PlayerMessage`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Interchanged {
+    pub incoming_messages: Vec<Json>,
+}
+
+/// A fresh WebSocket token for the runtime that the client is in, after the socket was lost.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RenewConnection {
+    pub client_id: ClientId,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub struct RenewedConnection {
+    pub runtime_id: RuntimeId,
+    pub ws_token: String,
+}

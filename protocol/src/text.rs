@@ -1,0 +1,90 @@
+//! Short texts from outside, checked once when they are parsed.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
+
+/// Not blank and at most 64 characters: a name, an alias, a password. A JSON number is read as its digits, since
+/// scripts pass ids without quotes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Text(String);
+
+/// The message that a refused [`Text`] puts into the parser's error; the service maps it to its own qualifier.
+pub const TEXT_CONSTRAINT: &str = "must not be blank and at most 64 characters long";
+
+impl Text {
+    /// `None` when it is blank or too long.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (!text.trim().is_empty() && text.chars().count() <= 64).then_some(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id that it spells, if it does.
+    pub fn as_id(&self) -> Option<i64> {
+        self.0.parse().ok()
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Redacted, because it may be a password.
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Text(…)")
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+        Text::new(text).ok_or_else(|| E::custom(TEXT_CONSTRAINT))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text, E> {
+        Ok(Text(number.to_string()))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text, E> {
+        Ok(Text(number.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_and_long_texts_are_refused() {
+        assert!(Text::new(" ").is_none() && Text::new("").is_none() && Text::new("x".repeat(65)).is_none());
+        assert!(Text::new("ä".repeat(64)).is_some());
+        assert_eq!(serde_json::from_str::<Text>("42").unwrap().as_id(), Some(42));
+    }
+}

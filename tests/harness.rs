@@ -1,0 +1,1 @@
+//! Starts the parts of the system for the stories.
