@@ -80,6 +80,9 @@ messages!(
             /// Minted when the message is rendered, never stored.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             web_socket_config: Option<WebSocketConfig>,
+            /// Which runtime asked: kept with the stored message, not sent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            runtime_id: Option<RuntimeId>,
         }
         /// The client was deleted.
         Disconnected "disconnected" "DISCONNECTION_REASON_MESSAGE" { reason: DisconnectReason }

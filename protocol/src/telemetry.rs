@@ -1,5 +1,7 @@
 //! Logs to the console, for the servers.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging: `level` for this project's crates, `root` for the rest, as JSON lines if asked. Once per process.
@@ -19,7 +21,7 @@ pub fn start(root: &str, level: &str, json: bool) -> Result<(), String> {
         .map_err(|cause| format!("bad log level: {cause}"))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let started = if json {
         lines.json().try_init()
     } else {

@@ -1,1 +1,298 @@
-//! placeholder
+//! The control plane: HTTP API, state in Postgres, planners and workers, runtimes on hosts. It carries no game traffic.
+//!
+//! Reading order: [`config`], [`db`] (the one way to the database), [`event`] and [`wake`] (how a change finds those who
+//! care), `entity` (one file per noun), `plan` (pure decisions), `worker` (snapshot → plan → steps), `api` (thin handlers).
+
+pub mod activity;
+pub mod api;
+pub mod archive;
+pub mod auth;
+pub mod config;
+pub mod db;
+pub mod docker;
+pub mod entity;
+pub mod error;
+pub mod event;
+pub mod host;
+pub mod ids;
+pub mod instance;
+pub mod mail;
+pub mod management;
+pub mod plan;
+
+pub mod postgres;
+pub mod process;
+pub mod wake;
+pub mod worker;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use omgservers_protocol::token::Role;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::db::Db;
+use crate::entity::{account, pool};
+use crate::ids::Ids;
+use crate::postgres::{Embedded, EmbeddedSettings};
+
+/// What every handler and worker can reach.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+pub struct Inner {
+    pub config: Config,
+    pub db: Db,
+    pub ids: Ids,
+    pub tokens: auth::Tokens,
+    /// Name of this instance in leases.
+    holder: String,
+    activity: activity::Activity,
+    mail: mail::Mail,
+    hosts: worker::Hosts,
+    /// Held replies end when this is cancelled.
+    stopping: CancellationToken,
+}
+
+impl std::ops::Deref for App {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// A running service.
+pub struct Service {
+    app: App,
+    address: SocketAddr,
+    management_address: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    server: tokio::task::JoinHandle<()>,
+    management: tokio::task::JoinHandle<()>,
+    postgres: Option<Embedded>,
+    fatal: tokio::sync::watch::Receiver<Option<String>>,
+}
+
+/// Held requests get so long to be answered when the service stops.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+impl Service {
+    /// Starts everything; it serves when this returns.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        std::fs::create_dir_all(&config.data_directory)
+            .with_context(|| format!("cannot create the data folder `{}`", config.data_directory.display()))?;
+        let (urls, postgres) = open_databases(&config).await?;
+        let (hub, receivers) = wake::Hub::new(urls.len());
+        let db = Db::open(&urls, config.shard_count, config.database_max_connections, hub.clone()).await?;
+        let key = token_key(&config)?;
+        let tokens = auth::Tokens::new(&key, &config.issuer, config.clients_token_lifetime_s)?;
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let lease = instance::lease(db.system(0), config.instance_id).await?;
+        let hosts = worker::Hosts::new(host::HostSettings {
+            installation: instance::installation(db.system(0)).await?,
+            allow_files: config.image_files_enabled,
+            process_directory: std::path::absolute(&config.data_directory)?.join("processes"),
+            ..host::HostSettings::default()
+        });
+        let app = App(Arc::new(Inner {
+            ids: Ids::new(lease.node, lease.after_ms),
+            holder: lease.holder.clone(),
+            config,
+            db,
+            tokens,
+            activity: activity::Activity::default(),
+            mail: mail::Mail::default(),
+            hosts,
+            stopping: stop.child_token(),
+        }));
+        let (fatal_sender, fatal) = tokio::sync::watch::channel(None);
+        tasks.spawn(instance::renew(app.clone(), lease, stop.clone(), fatal_sender));
+        for (database, news) in receivers.others.into_iter().enumerate() {
+            let pool = app.db.system(database).clone();
+            tasks.spawn(wake::send_to_others(
+                pool.clone(),
+                app.holder.clone(),
+                news,
+                stop.clone(),
+            ));
+            tasks.spawn(wake::hear_others(pool, app.holder.clone(), hub.clone(), stop.clone()));
+        }
+        mail::start(&app, &stop, &tasks);
+        bootstrap(&app).await?;
+        worker::start(&app, receivers.jobs, &stop, &tasks);
+
+        let http = TcpListener::bind((app.config.http_address, app.config.http_port))
+            .await
+            .with_context(|| format!("cannot listen on {}:{}", app.config.http_address, app.config.http_port))?;
+        let address = http.local_addr()?;
+        let stopping = app.stopping.clone();
+        let router = api::router(app.clone());
+        let server = tokio::spawn(async move {
+            let served = axum::serve(http, router)
+                .with_graceful_shutdown(async move { stopping.cancelled().await })
+                .await;
+            if let Err(cause) = served {
+                tracing::error!(error = %cause, "the HTTP server ended");
+            }
+        });
+        let (management_address, management) = management::serve(&app, stop.clone()).await?;
+        tracing::info!(%address, %management_address, "the service is up");
+        Ok(Self {
+            app,
+            address,
+            management_address,
+            stop,
+            tasks,
+            server,
+            management,
+            postgres,
+            fatal,
+        })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn management_address(&self) -> SocketAddr {
+        self.management_address
+    }
+
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Completes, with the reason, when the service cannot go on.
+    pub async fn failed(&self) -> String {
+        let mut fatal = self.fatal.clone();
+        match fatal.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Answers what is held, ends the workers, gives the lease back, stops embedded Postgres.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.app.stopping.cancel();
+        if tokio::time::timeout(STOP_GRACE, &mut self.server).await.is_err() {
+            self.server.abort();
+        }
+        self.stop.cancel();
+        self.tasks.close();
+        tokio::time::timeout(STOP_GRACE, self.tasks.wait()).await.ok();
+        self.management.await.ok();
+        instance::give_back(self.app.db.system(0), &self.app.holder).await;
+        tokio::time::timeout(STOP_GRACE, self.app.db.close()).await.ok();
+        if let Some(postgres) = self.postgres {
+            postgres.stop().await?;
+        }
+        tracing::info!("the service is down");
+        Ok(())
+    }
+}
+
+async fn open_databases(config: &Config) -> anyhow::Result<(Vec<String>, Option<Embedded>)> {
+    if let Some(url) = &config.database_url {
+        let urls = std::iter::once(url.clone())
+            .chain(config.more_database_urls.iter().cloned())
+            .collect();
+        return Ok((urls, None));
+    }
+    let settings = EmbeddedSettings {
+        directory: config.data_directory.join("postgres"),
+        durable: config.durable,
+        max_connections: config.database_max_connections + 60,
+    };
+    let embedded = Embedded::start(settings)
+        .await
+        .context("embedded Postgres did not start")?;
+    Ok((vec![embedded.url()], Some(embedded)))
+}
+
+/// The key that tokens are signed with: given, or generated in embedded mode and kept in the data folder.
+fn token_key(config: &Config) -> anyhow::Result<String> {
+    let path = match &config.token_private_key {
+        Some(given) => std::path::PathBuf::from(given.strip_prefix("file:").unwrap_or(given)),
+        None => {
+            anyhow::ensure!(
+                config.database_url.is_none(),
+                "OMGSERVERS_TOKEN_PRIVATE_KEY must be set with an external database: every instance needs the same key \
+                 (make one with `openssl genpkey -algorithm ed25519 -out token.pem`)"
+            );
+            let path = config.data_directory.join("token_key.pem");
+            if !path.exists() {
+                write_secret(&path, &auth::Tokens::generate_key()?)?;
+            }
+            path
+        }
+    };
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read the token key `{}`", path.display()))
+}
+
+/// Writes a file that only we may read, whole or not at all.
+fn write_secret(path: &std::path::Path, content: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    Ok(())
+}
+
+/// Creates the first users and the pool, as far as they are configured and missing.
+async fn bootstrap(app: &App) -> anyhow::Result<()> {
+    let config = &app.config;
+    if !config.bootstrap_enabled {
+        return Ok(());
+    }
+    for (role, alias, password) in [
+        (
+            Role::Admin,
+            &config.bootstrap_admin_user_alias,
+            &config.bootstrap_admin_user_password,
+        ),
+        (
+            Role::Support,
+            &config.bootstrap_support_user_alias,
+            &config.bootstrap_support_user_password,
+        ),
+        (
+            Role::Dispatcher,
+            &config.bootstrap_dispatcher_user_alias,
+            &config.bootstrap_dispatcher_user_password,
+        ),
+    ] {
+        if let Some(password) = password {
+            account::bootstrap(app, role, alias, password)
+                .await
+                .with_context(|| format!("user `{alias}`"))?;
+        }
+    }
+    if config.bootstrap_default_pool_enabled {
+        for attempt in 0.. {
+            match pool::bootstrap(app, &config.bootstrap_hosts).await {
+                Ok(_) => break,
+                Err(error::Error::Unavailable(_)) if attempt < 20 => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
+                Err(cause) => return Err(cause).context("the default pool"),
+            }
+        }
+    }
+    Ok(())
+}

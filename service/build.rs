@@ -1,0 +1,4 @@
+//! `sqlx::migrate!` does not watch its folders.
+fn main() {
+    println!("cargo::rerun-if-changed=../migrations");
+}

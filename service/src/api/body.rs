@@ -1,0 +1,106 @@
+//! The body of a request: JSON, lenient where real clients need it, refused with the right qualifier otherwise.
+
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
+use bytes::Bytes;
+use omgservers_protocol::text::TEXT_CONSTRAINT;
+use serde::de::DeserializeOwned;
+
+use super::BODY_MAX;
+use crate::error::{Error, Result};
+
+/// A parsed call.
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
+        if let Some(kind) = request.headers().get(CONTENT_TYPE) {
+            let is_json = kind.to_str().is_ok_and(|kind| {
+                let essence = kind.split(';').next().unwrap_or_default().trim();
+                essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")
+            });
+            if !is_json {
+                return Err(Error::WrongMediaType);
+            }
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|cause| match cause.status() {
+                axum::http::StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: BODY_MAX },
+                _ => Error::WrongRequest("the body could not be read".into()),
+            })?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
+        return Err(Error::Invalid("the body is missing".into()));
+    }
+    // Lua writes an empty table as `[]`.
+    let is_empty_array =
+        text.len() > 1 && text[0] == b'[' && text[1..text.len() - 1].trim_ascii().is_empty() && text.ends_with(b"]");
+    let text = if is_empty_array { b"{}" } else { text };
+    if text[0] != b'{' {
+        let cause = serde_json::from_slice::<serde::de::IgnoredAny>(text).err();
+        let reason = cause.map_or_else(
+            || "the body must be a JSON object".to_owned(),
+            |cause| cause.to_string(),
+        );
+        return Err(Error::WrongRequest(reason));
+    }
+    serde_json::from_slice(text).map_err(|cause| {
+        let message = cause.to_string();
+        let is_constraint = message.starts_with("missing field")
+            || message.starts_with("invalid type: null")
+            || message.starts_with(TEXT_CONSTRAINT);
+        if is_constraint {
+            Error::Invalid(message)
+        } else {
+            Error::WrongRequest(message)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use omgservers_protocol::support::{CreateTenant, CreateTenantPermissions, DeleteTenant};
+
+    use super::*;
+
+    fn check<T: DeserializeOwned>(body: &str, expected: &str) {
+        let outcome = match parse::<T>(body.as_bytes()) {
+            Ok(_) => "ok",
+            Err(Error::Invalid(_)) => "invalid",
+            Err(Error::WrongRequest(_)) => "wrong",
+            Err(_) => "other",
+        };
+        assert_eq!(outcome, expected, "{body}");
+    }
+
+    #[test]
+    fn bodies_are_lenient_where_real_clients_need_it_and_strict_elsewhere() {
+        check::<CreateTenant>("{}", "ok");
+        check::<CreateTenant>("[]", "ok");
+        check::<CreateTenant>(" [ ] ", "ok");
+        check::<CreateTenant>(r#"{"__object":true}"#, "ok");
+        check::<CreateTenant>("", "invalid");
+        check::<CreateTenant>("{", "wrong");
+        check::<CreateTenant>("[1]", "wrong");
+        check::<CreateTenant>("7", "wrong");
+        check::<DeleteTenant>(r#"{"tenant":"acme","extra":[{}]}"#, "ok");
+        check::<DeleteTenant>(r#"{"tenant":42}"#, "ok");
+        check::<DeleteTenant>("{}", "invalid");
+        check::<DeleteTenant>(r#"{"tenant":null}"#, "invalid");
+        check::<DeleteTenant>(r#"{"tenant":" "}"#, "invalid");
+        check::<DeleteTenant>(&format!(r#"{{"tenant":"{}"}}"#, "x".repeat(65)), "invalid");
+        check::<DeleteTenant>(r#"{"tenant":[]}"#, "wrong");
+        check::<CreateTenantPermissions>(
+            r#"{"tenant":"a","user_id":"1","permissions_to_create":["NOPE"]}"#,
+            "wrong",
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! Passwords, tokens, and the principals that handlers take as arguments.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use omgservers_protocol::id::{ClientId, RuntimeId, UserId};
+use omgservers_protocol::token::{Audience, Claims, Keys, Role, Signer, Verifier};
+use sha2::{Digest as _, Sha256};
+
+use crate::App;
+use crate::error::{Error, Result};
+use crate::ids::now_ms;
+
+/// Life of a token that is not a player's, seconds.
+const TOKEN_LIFE_S: i64 = 3_600;
+/// Life of a token for one WebSocket connection, seconds.
+const WEBSOCKET_TOKEN_LIFE_S: i64 = 60;
+/// Verified tokens that are remembered: the signature is checked once.
+const CACHED_TOKENS: u64 = 100_000;
+
+pub struct Tokens {
+    signer: Signer,
+    users: Verifier,
+    runtimes: Verifier,
+    verified: moka::sync::Cache<[u8; 32], Arc<Claims>>,
+    issuer: String,
+    player_life_s: i64,
+}
+
+impl Tokens {
+    pub fn new(private_key_pem: &str, issuer: &str, player_life_s: i64) -> anyhow::Result<Self> {
+        let body: String = private_key_pem
+            .lines()
+            .filter(|line| !line.starts_with("-----"))
+            .collect();
+        let der = STANDARD
+            .decode(body.trim())
+            .context("the token key is not a PEM file")?;
+        let signer = Signer::from_pkcs8(&der).context("the token key must be an Ed25519 key in PKCS#8")?;
+        let keys = signer.keys();
+        Ok(Self {
+            users: Verifier::new(&keys, issuer, Audience::User)?,
+            runtimes: Verifier::new(&keys, issuer, Audience::Runtime)?,
+            verified: moka::sync::Cache::new(CACHED_TOKENS),
+            signer,
+            issuer: issuer.to_owned(),
+            player_life_s,
+        })
+    }
+
+    /// A new key as PEM.
+    pub fn generate_key() -> anyhow::Result<String> {
+        let key = aws_lc_rs::signature::Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new())
+            .context("no key could be generated")?;
+        Ok(format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            STANDARD.encode(key.as_ref())
+        ))
+    }
+
+    pub fn keys(&self) -> Keys {
+        self.signer.keys()
+    }
+
+    fn claims(&self, audience: Audience, sub: String, group: Role, life_s: i64) -> Claims {
+        let now = now_ms() / 1_000;
+        let jti: u128 = rand::random();
+        Claims {
+            iss: self.issuer.clone(),
+            aud: audience.claim(&self.issuer),
+            sub,
+            iat: now,
+            exp: now + life_s,
+            jti: format!("{jti:032x}"),
+            groups: vec![group],
+            user_id: None,
+            runtime_id: None,
+            client_id: None,
+            user_role: None,
+        }
+    }
+
+    pub fn for_user(&self, user: UserId, role: Role) -> String {
+        let life_s = if role == Role::Player {
+            self.player_life_s
+        } else {
+            TOKEN_LIFE_S
+        };
+        let claims = self.claims(Audience::User, user.to_string(), role, life_s);
+        self.signer.sign(&Claims {
+            user_id: Some(user),
+            ..claims
+        })
+    }
+
+    pub fn for_runtime(&self, runtime: RuntimeId) -> String {
+        let claims = self.claims(Audience::Runtime, runtime.to_string(), Role::Runtime, TOKEN_LIFE_S);
+        self.signer.sign(&Claims {
+            runtime_id: Some(runtime),
+            ..claims
+        })
+    }
+
+    /// For the runtime's side of its room.
+    pub fn for_runtime_socket(&self, runtime: RuntimeId) -> String {
+        let claims = self.claims(
+            Audience::Websocket,
+            runtime.to_string(),
+            Role::Websocket,
+            WEBSOCKET_TOKEN_LIFE_S,
+        );
+        self.signer.sign(&Claims {
+            runtime_id: Some(runtime),
+            user_role: Some(Role::Runtime),
+            ..claims
+        })
+    }
+
+    /// For a player's side of the room.
+    pub fn for_player_socket(&self, client: ClientId, runtime: RuntimeId) -> String {
+        let claims = self.claims(
+            Audience::Websocket,
+            client.to_string(),
+            Role::Websocket,
+            WEBSOCKET_TOKEN_LIFE_S,
+        );
+        self.signer.sign(&Claims {
+            runtime_id: Some(runtime),
+            client_id: Some(client),
+            user_role: Some(Role::Player),
+            ..claims
+        })
+    }
+
+    fn verify(&self, verifier: &Verifier, token: &str) -> Result<Arc<Claims>> {
+        let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(claims) = self.verified.get(&key) {
+            if claims.exp > now_ms() / 1_000 {
+                return Ok(claims);
+            }
+            self.verified.invalidate(&key);
+            return Err(Error::WrongCredentials("the token has expired"));
+        }
+        let claims = verifier
+            .verify(token)
+            .map_err(|_| Error::WrongCredentials("the token is not valid"))?;
+        let claims = Arc::new(claims);
+        self.verified.insert(key, claims.clone());
+        Ok(claims)
+    }
+}
+
+/// The claims of the caller's token: of a user or a runtime.
+fn caller(parts: &Parts, app: &App) -> Result<Arc<Claims>> {
+    let header = parts
+        .headers
+        .get(AUTHORIZATION)
+        .ok_or(Error::WrongCredentials("this operation needs a token"))?;
+    let text = header
+        .to_str()
+        .map_err(|_| Error::WrongCredentials("the token is not valid"))?;
+    let token = text
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .ok_or(Error::WrongCredentials(
+            "the authorization header must be `Bearer <token>`",
+        ))?
+        .1;
+    // One cache for both kinds: a token is of one audience, so the first that accepts it is right.
+    app.tokens
+        .verify(&app.tokens.users, token)
+        .or_else(|_| app.tokens.verify(&app.tokens.runtimes, token))
+}
+
+fn require(claims: &Claims, role: Role) -> Result<()> {
+    if claims.groups.contains(&role) {
+        Ok(())
+    } else {
+        Err(Error::Forbidden(format!(
+            "this operation is for the role `{}`",
+            role.as_str()
+        )))
+    }
+}
+
+macro_rules! principals {
+    ($($(#[$doc:meta])* $name:ident($role:expr);)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name {
+            pub user_id: UserId,
+        }
+
+        impl FromRequestParts<App> for $name {
+            type Rejection = Error;
+
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+                let claims = caller(parts, app)?;
+                require(&claims, $role)?;
+                let user_id = claims.user_id.ok_or(Error::WrongCredentials("the token names no user"))?;
+                Ok(Self { user_id })
+            }
+        }
+    )*};
+}
+
+principals!(
+    /// Manages the installation.
+    Admin(Role::Admin);
+    /// Looks after tenants.
+    Support(Role::Support);
+    /// Makes games.
+    Developer(Role::Developer);
+    /// Plays them.
+    Player(Role::Player);
+    /// The edge.
+    Dispatcher(Role::Dispatcher);
+);
+
+/// A running game server.
+#[derive(Debug, Clone, Copy)]
+pub struct Runtime {
+    pub runtime_id: RuntimeId,
+}
+
+impl FromRequestParts<App> for Runtime {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let claims = caller(parts, app)?;
+        require(&claims, Role::Runtime)?;
+        let runtime_id = claims
+            .runtime_id
+            .ok_or(Error::WrongCredentials("the token names no runtime"))?;
+        Ok(Self { runtime_id })
+    }
+}
+
+/// A new secret of 192 bits: 32 characters of base64.
+pub fn generate_password() -> String {
+    STANDARD.encode(rand::random::<[u8; 24]>())
+}
+
+/// How a generated secret is stored: its entropy needs no slow hash.
+pub fn hash_generated(password: &str) -> String {
+    let digest = Sha256::digest(password.as_bytes());
+    format!("sha256:{}", STANDARD.encode(digest))
+}
+
+/// How a password that a person chose is stored.
+pub async fn hash_chosen(password: String) -> Result<String> {
+    let hash = tokio::task::spawn_blocking(move || bcrypt::hash(password, 10))
+        .await
+        .context("hashing was cut off")?;
+    Ok(hash.context("the password cannot be hashed")?)
+}
+
+/// Whether the password belongs to the stored hash.
+pub async fn is_password(password: &str, hash: &str) -> Result<bool> {
+    if hash.starts_with("sha256:") {
+        let given = hash_generated(password);
+        return Ok(aws_lc_rs::constant_time::verify_slices_are_equal(given.as_bytes(), hash.as_bytes()).is_ok());
+    }
+    let (password, hash) = (password.to_owned(), hash.to_owned());
+    let matches = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash))
+        .await
+        .context("hashing was cut off")?;
+    Ok(matches.context("the stored hash is damaged")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_belongs_to_its_own_hash_only() {
+        let password = generate_password();
+        assert_eq!(password.len(), 32);
+        for hash in [hash_generated(&password), hash_chosen(password.clone()).await.unwrap()] {
+            assert!(is_password(&password, &hash).await.unwrap());
+            assert!(!is_password("other", &hash).await.unwrap());
+            assert!(!hash.contains(&password));
+        }
+    }
+}

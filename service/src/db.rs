@@ -1,0 +1,390 @@
+//! The one way to the database: from a shard key to a transaction in the right schema of the right database. No other
+//! code names a schema or a database.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection as _, Postgres, Transaction};
+
+use crate::error::Result;
+use crate::wake::{Hub, Job, News};
+
+pub static SHARD_MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migrations/shard");
+pub static SYSTEM_MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migrations/system");
+
+/// First half of the advisory lock's name; the second is the shard. A move takes it exclusively.
+const FENCE: i32 = 0x4f4d_4753;
+/// Pools per database: each connection then sees few shards, which keeps its statement cache small.
+const SUB_POOLS: usize = 8;
+/// Connections besides the sub-pools: system schema, notices to and from other instances.
+const EXTRA_CONNECTIONS: u32 = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shard(u16);
+
+impl Shard {
+    pub fn index(self) -> u16 {
+        self.0
+    }
+
+    fn schema(self) -> String {
+        format!("shard_{:05}", self.0)
+    }
+}
+
+/// The shard of a key: CRC-16/ARC of its text, modulo the number of shards.
+pub fn shard_of(key: &str, shard_count: u16) -> Shard {
+    const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_ARC);
+    Shard(CRC.checksum(key.as_bytes()) % shard_count)
+}
+
+struct Database {
+    pools: Vec<PgPool>,
+    system: PgPool,
+}
+
+pub struct Db {
+    databases: Vec<Database>,
+    /// For each shard its database.
+    index: Vec<usize>,
+    /// For each shard the statement that opens a transaction in it.
+    openings: Vec<Arc<str>>,
+    hub: Arc<Hub>,
+}
+
+impl Db {
+    /// Connects, migrates every schema, and reads the index. `urls` are the databases in their order.
+    pub async fn open(urls: &[String], shard_count: u16, max_connections: u32, hub: Arc<Hub>) -> anyhow::Result<Self> {
+        let options = urls
+            .iter()
+            .map(|url| url.parse::<PgConnectOptions>().context("the database URL is not valid"))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let sub_pools = SUB_POOLS.min(usize::from(shard_count).div_ceil(urls.len()));
+        let per_pool = ((max_connections - EXTRA_CONNECTIONS) / u32::try_from(sub_pools)?).max(1);
+        let bound = per_pool * u32::try_from(sub_pools)? + EXTRA_CONNECTIONS;
+
+        let mut first = connect(&options[0]).await?;
+        migrate(&mut first, "system", &SYSTEM_MIGRATIONS).await?;
+        let index = read_index(&mut first, shard_count, urls.len()).await?;
+        first.close().await.ok();
+        for (number, options) in options.iter().enumerate() {
+            let mut connection = connect(options).await?;
+            check_limit(&mut connection, number, bound).await?;
+            for shard in (0..shard_count).filter(|shard| index[usize::from(*shard)] == number) {
+                migrate(&mut connection, &Shard(shard).schema(), &SHARD_MIGRATIONS).await?;
+            }
+            connection.close().await.ok();
+        }
+
+        let databases = options
+            .into_iter()
+            .map(|options| {
+                let pool = |max: u32| {
+                    PgPoolOptions::new()
+                        .max_connections(max)
+                        .acquire_timeout(Duration::from_secs(10))
+                        .idle_timeout(Duration::from_secs(300))
+                        .test_before_acquire(false)
+                };
+                let options = options.application_name("omgservers-service");
+                let pools = (0..sub_pools)
+                    .map(|_| pool(per_pool).connect_lazy_with(options.clone()))
+                    .collect();
+                let system = pool(EXTRA_CONNECTIONS).connect_lazy_with(options.options([("search_path", "system")]));
+                Database { pools, system }
+            })
+            .collect();
+        let openings = (0..shard_count)
+            .map(|shard| {
+                let schema = Shard(shard).schema();
+                format!(
+                    "BEGIN; SET LOCAL search_path TO {schema}; SET LOCAL lock_timeout TO '5s'; \
+                     SELECT pg_advisory_xact_lock_shared({FENCE}, {shard})"
+                )
+                .into()
+            })
+            .collect();
+        tracing::info!(
+            databases = urls.len(),
+            shards = shard_count,
+            connections.max = bound,
+            "the database is open"
+        );
+        Ok(Self {
+            databases,
+            index,
+            openings,
+            hub,
+        })
+    }
+
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    pub fn databases(&self) -> usize {
+        self.databases.len()
+    }
+
+    /// The pool that reaches schema `system` (of the first database) or sends and hears notices (of any).
+    pub fn system(&self, database: usize) -> &PgPool {
+        &self.databases[database].system
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let count = u16::try_from(self.index.len()).expect("there are at most 32767 shards");
+        (0..count).map(Shard)
+    }
+
+    /// The shard of an entity that is its own shard key.
+    pub fn shard_of(&self, key: impl Into<i64>) -> Shard {
+        shard_of(
+            &key.into().to_string(),
+            u16::try_from(self.index.len()).expect("there are at most 32767 shards"),
+        )
+    }
+
+    pub fn database_of(&self, shard: Shard) -> usize {
+        self.index[usize::from(shard.0)]
+    }
+
+    /// Tells whoever waits for news, on every instance.
+    pub fn tell(&self, news: News) {
+        let key = match news {
+            News::Client(id) => id.get(),
+            News::Runtime(id) => id.get(),
+        };
+        self.hub.tell(self.database_of(self.shard_of(key)), news);
+    }
+
+    /// A transaction in the shard of this key.
+    pub async fn begin(&self, key: impl Into<i64>) -> Result<Tx> {
+        self.begin_in(self.shard_of(key)).await
+    }
+
+    /// A transaction in this shard.
+    pub async fn begin_in(&self, shard: Shard) -> Result<Tx> {
+        let database = &self.databases[self.database_of(shard)];
+        let pool = &database.pools[usize::from(shard.0) % database.pools.len()];
+        let opening = || AssertSqlSafe(self.openings[usize::from(shard.0)].clone());
+        let inner = match pool.begin_with(opening()).await {
+            Ok(inner) => inner,
+            // A pooled connection whose server was restarted is found out now: nothing was sent on it yet.
+            Err(cause) if is_connection_loss(&cause) => pool.begin_with(opening()).await?,
+            Err(cause) => return Err(cause.into()),
+        };
+        Ok(Tx {
+            inner,
+            shard,
+            database: self.database_of(shard),
+            hub: self.hub.clone(),
+            jobs: Vec::new(),
+            news: Vec::new(),
+        })
+    }
+
+    pub async fn close(&self) {
+        for database in &self.databases {
+            for pool in &database.pools {
+                pool.close().await;
+            }
+            database.system.close().await;
+        }
+    }
+}
+
+fn is_connection_loss(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Io(_) => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| code.starts_with("57P")),
+        _ => false,
+    }
+}
+
+/// A transaction in one shard. What it announces is told after its commit.
+pub struct Tx {
+    inner: Transaction<'static, Postgres>,
+    shard: Shard,
+    database: usize,
+    hub: Arc<Hub>,
+    jobs: Vec<Job>,
+    news: Vec<News>,
+}
+
+impl Tx {
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// Hints at a job once this is committed.
+    pub fn hint(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+
+    /// Tells whoever waits once this is committed.
+    pub fn tell(&mut self, news: News) {
+        self.news.push(news);
+    }
+
+    pub async fn commit(self) -> Result<()> {
+        self.inner.commit().await?;
+        for job in self.jobs {
+            self.hub.hint(job);
+        }
+        for news in self.news {
+            self.hub.tell(self.database, news);
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Tx {
+    type Target = PgConnection;
+    fn deref(&self) -> &PgConnection {
+        &self.inner
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.inner
+    }
+}
+
+/// Connects, waiting a while for a server that is just starting.
+async fn connect(options: &PgConnectOptions) -> anyhow::Result<PgConnection> {
+    let mut last = None;
+    for attempt in 0..30 {
+        if attempt > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        match tokio::time::timeout(Duration::from_secs(10), PgConnection::connect_with(options)).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(cause @ (sqlx::Error::Io(_) | sqlx::Error::Database(_)))) => last = Some(cause),
+            Ok(Err(cause)) => return Err(cause).context("cannot connect to the database"),
+            Err(_) => {}
+        }
+        if last.as_ref().is_some_and(|cause| matches!(cause, sqlx::Error::Database(error) if !error.code().is_some_and(|code| code.starts_with("57P")))) {
+            break;
+        }
+    }
+    match last {
+        Some(cause) => Err(cause).context("cannot connect to the database"),
+        None => bail!("the database did not answer within 10 s"),
+    }
+}
+
+/// Brings one schema up to date.
+async fn migrate(
+    connection: &mut PgConnection,
+    schema: &str,
+    migrations: &sqlx::migrate::Migrator,
+) -> anyhow::Result<()> {
+    // Two instances that start at once would both try to create the schema.
+    sqlx::raw_sql(AssertSqlSafe(format!(
+        "begin; select pg_advisory_xact_lock({FENCE}); create schema if not exists {schema}; commit; set search_path to {schema}"
+    )))
+    .execute(&mut *connection)
+    .await?;
+    migrations
+        .run_direct(None, connection, false)
+        .await
+        .with_context(|| format!("schema `{schema}` could not be migrated"))?;
+    Ok(())
+}
+
+/// Reads where the shards are; the first start of an installation deals them out.
+async fn read_index(connection: &mut PgConnection, shard_count: u16, databases: usize) -> anyhow::Result<Vec<usize>> {
+    let mut tx = connection.begin().await?;
+    sqlx::query("select pg_advisory_xact_lock($1)")
+        .bind(i64::from(FENCE))
+        .execute(&mut *tx)
+        .await?;
+    let stored: Option<i32> = sqlx::query_scalar("select shard_count from system.installation")
+        .fetch_optional(&mut *tx)
+        .await?;
+    match stored {
+        None => {
+            sqlx::query("insert into system.installation (shard_count) values ($1)")
+                .bind(i32::from(shard_count))
+                .execute(&mut *tx)
+                .await?;
+            let dealt: (Vec<i32>, Vec<i32>) = (0..i32::from(shard_count))
+                .map(|shard| {
+                    (
+                        shard,
+                        shard % i32::try_from(databases).expect("there are few databases"),
+                    )
+                })
+                .unzip();
+            sqlx::query("insert into system.shard (shard, database) select * from unnest($1::int[], $2::int[])")
+                .bind(dealt.0)
+                .bind(dealt.1)
+                .execute(&mut *tx)
+                .await?;
+        }
+        Some(stored) if stored != i32::from(shard_count) => {
+            bail!(
+                "this installation has {stored} shards for life, but OMGSERVERS_SERVER_SHARD_COUNT says {shard_count}"
+            )
+        }
+        Some(_) => {}
+    }
+    let rows: Vec<(i32, i32)> = sqlx::query_as("select shard, database from system.shard order by shard")
+        .fetch_all(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    ensure!(
+        rows.len() == usize::from(shard_count),
+        "the index of shards is damaged: {} rows for {shard_count} shards",
+        rows.len()
+    );
+    rows.into_iter()
+        .map(|(shard, database)| {
+            let number = usize::try_from(database)?;
+            ensure!(
+                number < databases,
+                "shard {shard} is in database {database}, which is not configured"
+            );
+            Ok(number)
+        })
+        .collect()
+}
+
+/// Refuses a start that would exceed the server's connections.
+async fn check_limit(connection: &mut PgConnection, number: usize, bound: u32) -> anyhow::Result<()> {
+    let (max, reserved): (i32, i32) = sqlx::query_as(
+        "select current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int",
+    )
+    .fetch_one(connection)
+    .await?;
+    let free = u32::try_from(max - reserved)?;
+    ensure!(
+        bound <= free,
+        "this instance may use {bound} connections to database {number}, but the server allows {free} \
+         (max_connections {max}, {reserved} reserved): lower OMGSERVERS_DATABASE_MAX_CONNECTIONS"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_to_the_shards_that_other_installations_give_them() {
+        for (key, hash) in [
+            ("0", 5120),
+            ("1", 54465),
+            ("245515657456648192", 7480),
+            ("231077687903387648", 48540),
+            ("a/b", 1996),
+        ] {
+            assert_eq!(shard_of(key, 32_767).index(), hash % 32_767, "{key}");
+            assert_eq!(shard_of(key, 8).index(), hash % 8, "{key}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Names of entities.
+
+use omgservers_protocol::developer::Alias;
+use omgservers_protocol::id::{AliasId, ProjectId, StageId, TenantId, UserId};
+use omgservers_protocol::text::Text;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use crate::App;
+use crate::db::Tx;
+use crate::entity::timestamp;
+use crate::error::{Error, Result, constraint};
+
+/// What a name is unique among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Pool,
+    User,
+    Tenant,
+    Project(TenantId),
+    Stage(TenantId, ProjectId),
+}
+
+impl Scope {
+    fn qualifier(self) -> &'static str {
+        match self {
+            Self::Pool => "POOL",
+            Self::User => "USER",
+            Self::Tenant => "TENANT",
+            Self::Project(_) => "PROJECT",
+            Self::Stage(..) => "STAGE",
+        }
+    }
+
+    /// Decides the shard.
+    pub fn key(self) -> i64 {
+        match self {
+            Self::Pool | Self::User | Self::Tenant => 0,
+            Self::Project(tenant) | Self::Stage(tenant, _) => tenant.get(),
+        }
+    }
+
+    fn group(self) -> i64 {
+        match self {
+            Self::Tenant => 0,
+            Self::Pool => 1,
+            Self::User => 2,
+            Self::Project(tenant) => tenant.get(),
+            Self::Stage(_, project) => project.get(),
+        }
+    }
+}
+
+/// Gives an entity a name. The caller's transaction must be in the shard of the scope's key.
+pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i64, value: &str) -> Result<()> {
+    sqlx::query(
+        "insert into alias (id, qualifier, shard_key, uniqueness_group, entity_id, value) values ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(id)
+    .bind(scope.qualifier())
+    .bind(scope.key())
+    .bind(scope.group())
+    .bind(entity)
+    .bind(value)
+    .execute(db)
+    .await
+    .map_err(|cause| match constraint(&cause) {
+        Some("alias_taken") => Error::Conflict(format!("the alias `{value}` is taken")),
+        _ => cause.into(),
+    })?;
+    Ok(())
+}
+
+/// A name from outside. One of digits only could never be used, since it would be read as an id.
+pub fn check_value(value: &Text) -> Result<&str> {
+    if value.as_id().is_some() {
+        return Err(Error::Invalid(format!(
+            "the alias `{value}` could not be told from an id"
+        )));
+    }
+    Ok(value.as_str())
+}
+
+pub async fn find(db: &mut PgConnection, scope: Scope, value: &str) -> Result<Option<i64>> {
+    Ok(sqlx::query_scalar(
+        "select entity_id from alias where qualifier = $1 and shard_key = $2 and uniqueness_group = $3 and value = $4",
+    )
+    .bind(scope.qualifier())
+    .bind(scope.key())
+    .bind(scope.group())
+    .bind(value)
+    .fetch_optional(db)
+    .await?)
+}
+
+/// An id as it is, a name by look-up.
+pub async fn resolve_tenant(app: &App, tenant: &Text) -> Result<TenantId> {
+    resolve(app, Scope::Tenant, "tenant", tenant).await.map(TenantId)
+}
+
+pub async fn resolve_user(app: &App, user: &Text) -> Result<UserId> {
+    resolve(app, Scope::User, "user", user).await.map(UserId)
+}
+
+async fn resolve(app: &App, scope: Scope, kind: &'static str, text: &Text) -> Result<i64> {
+    if let Some(id) = text.as_id() {
+        return Ok(id);
+    }
+    let mut tx = app.db.begin(scope.key()).await?;
+    find(&mut tx, scope, text.as_str())
+        .await?
+        .ok_or_else(|| Error::not_found(kind, text))
+}
+
+/// The same within a transaction in the tenant's shard.
+pub async fn resolve_project(tx: &mut Tx, tenant: TenantId, project: &Text) -> Result<ProjectId> {
+    match project.as_id() {
+        Some(id) => Ok(ProjectId(id)),
+        None => find(tx, Scope::Project(tenant), project.as_str())
+            .await?
+            .map(ProjectId)
+            .ok_or_else(|| Error::not_found("project", project)),
+    }
+}
+
+pub async fn resolve_stage(tx: &mut Tx, tenant: TenantId, project: ProjectId, stage: &Text) -> Result<StageId> {
+    match stage.as_id() {
+        Some(id) => Ok(StageId(id)),
+        None => find(tx, Scope::Stage(tenant, project), stage.as_str())
+            .await?
+            .map(StageId)
+            .ok_or_else(|| Error::not_found("stage", stage)),
+    }
+}
+
+/// The names of these entities.
+pub async fn list(db: &mut PgConnection, entities: &[i64]) -> Result<Vec<Alias>> {
+    let rows: Vec<(AliasId, OffsetDateTime, String, i64, String)> = sqlx::query_as(
+        "select id, created, qualifier, entity_id, value from alias where entity_id = any($1) order by id",
+    )
+    .bind(entities)
+    .fetch_all(db)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(id, created, qualifier, entity_id, value)| Alias {
+            id,
+            created: timestamp(created),
+            qualifier,
+            entity_id: entity_id.to_string(),
+            value,
+        })
+        .collect())
+}

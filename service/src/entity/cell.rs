@@ -1,0 +1,707 @@
+//! A cell: the lobbies, matches and seats of one deployment, in the deployment's own shard.
+
+use omgservers_protocol::config::{
+    DeploymentConfig, LobbyRef, MatchRef, RuntimeConfig, RuntimeQualifier, VersionConfig,
+};
+use omgservers_protocol::developer as dev;
+use omgservers_protocol::id::{
+    ClientId, DeploymentId, LobbyId, MatchId, MatchmakerId, ProjectId, RuntimeId, StageId, TenantId, UserId, VersionId,
+};
+use omgservers_protocol::message::ProvisioningStatus;
+use time::OffsetDateTime;
+
+use crate::App;
+use crate::db::Tx;
+use crate::entity::deployment::Unsynced;
+use crate::entity::timestamp;
+use crate::error::{Error, Result};
+use crate::event::{self, Kind};
+use crate::plan::cell::{self as planner, CellState, Seat, Step, Venue, VenueState};
+
+/// The longest wait between two tries of a deployment whose runtimes do not start, seconds.
+const RETRY_MAX_S: i32 = 60;
+
+/// Tells the cell what became of its deployment. A state never goes back.
+pub async fn sync(app: &App, tenant: TenantId, deployment: &Unsynced) -> Result<()> {
+    let mut tx = app.db.begin(deployment.id.get()).await?;
+    sqlx::query(
+        "insert into cell (deployment_id, tenant_id, project_id, stage_id, version_id, matchmaker_id, version_config, config, lobby_image, match_image, state) \
+         values ($1, $2, $3, $4, $5, $6, $7::text::json, $8::text::json, $9, $10, $11) \
+         on conflict (deployment_id) do update set state = excluded.state where cell.state <> 'CLOSING' and excluded.state <> 'ACTIVE'",
+    )
+    .bind(deployment.id)
+    .bind(tenant)
+    .bind(deployment.project)
+    .bind(deployment.stage)
+    .bind(deployment.version)
+    .bind(deployment.matchmaker)
+    .bind(&deployment.version_config)
+    .bind(&deployment.config)
+    .bind(&deployment.lobby_image)
+    .bind(&deployment.match_image)
+    .bind(deployment.state)
+    .execute(&mut *tx)
+    .await?;
+    event::append(&mut tx, Kind::Cell, deployment.id.get()).await?;
+    tx.commit().await
+}
+
+#[derive(sqlx::FromRow)]
+struct CellRow {
+    tenant_id: TenantId,
+    project_id: ProjectId,
+    stage_id: StageId,
+    version_id: VersionId,
+    matchmaker_id: MatchmakerId,
+    version_config: String,
+    config: String,
+    lobby_image: Option<String>,
+    match_image: Option<String>,
+    state: String,
+    failure: Option<String>,
+    retry_in_ms: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct VenueRow {
+    id: MatchId,
+    qualifier: String,
+    mode: Option<String>,
+    state: String,
+    reason: Option<String>,
+    progress: Option<String>,
+    empty_for_ms: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct SeatRow {
+    client_id: ClientId,
+    venue_id: Option<MatchId>,
+    group_name: Option<String>,
+    wanted_mode: Option<String>,
+    line: i64,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    Ok(serde_json::from_str(text).map_err(|cause| anyhow::anyhow!("a stored document is damaged: {cause}"))?)
+}
+
+fn qualifier(text: &str) -> RuntimeQualifier {
+    if text == "LOBBY" {
+        RuntimeQualifier::Lobby
+    } else {
+        RuntimeQualifier::Match
+    }
+}
+
+async fn find(tx: &mut Tx, deployment: DeploymentId) -> Result<Option<CellRow>> {
+    Ok(sqlx::query_as(
+        "select tenant_id, project_id, stage_id, version_id, matchmaker_id, version_config::text, config::text, lobby_image, match_image, \
+         state, failure, greatest(0, extract(epoch from retry_at - now()) * 1000)::bigint as retry_in_ms \
+         from cell where deployment_id = $1 for update",
+    )
+    .bind(deployment)
+    .fetch_optional(&mut **tx)
+    .await?)
+}
+
+/// Loads, plans and applies in one transaction. Says when to look again.
+pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64>> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let Some(row) = find(&mut tx, deployment).await? else {
+        return Ok(None);
+    };
+    let version: VersionConfig = parse(&row.version_config)?;
+    let config: DeploymentConfig = parse(&row.config)?;
+    let venues: Vec<VenueRow> = sqlx::query_as(
+        "select id, qualifier, mode, state, reason, progress, greatest(0, extract(epoch from now() - empty_since) * 1000)::bigint as empty_for_ms \
+         from venue where deployment_id = $1 order by id",
+    )
+    .bind(deployment)
+    .fetch_all(&mut *tx)
+    .await?;
+    let seats: Vec<SeatRow> = sqlx::query_as(
+        "select client_id, venue_id, group_name, wanted_mode, line from seat where deployment_id = $1 order by line",
+    )
+    .bind(deployment)
+    .fetch_all(&mut *tx)
+    .await?;
+    if row.state == "CLOSING" && venues.is_empty() && seats.is_empty() {
+        sqlx::query("delete from cell where deployment_id = $1")
+            .bind(deployment)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        return Ok(None);
+    }
+    let cell = planner::Cell {
+        state: match row.state.as_str() {
+            "ACTIVE" => CellState::Active,
+            "DRAINING" => CellState::Draining,
+            _ => CellState::Closing,
+        },
+        version: &version,
+        config: &config,
+        venues: venues
+            .into_iter()
+            .map(|venue| Venue {
+                id: venue.id,
+                qualifier: qualifier(&venue.qualifier),
+                mode: venue.mode,
+                state: match venue.state.as_str() {
+                    "PENDING" => VenueState::Pending,
+                    "OPEN" => VenueState::Open,
+                    "CLOSED" => VenueState::Closed,
+                    _ => VenueState::Gone,
+                },
+                reason: venue.reason,
+                progress: venue.progress,
+                empty_for_ms: u64::try_from(venue.empty_for_ms).unwrap_or(0),
+            })
+            .collect(),
+        seats: seats
+            .into_iter()
+            .map(|seat| Seat {
+                client: seat.client_id,
+                venue: seat.venue_id,
+                group: seat.group_name,
+                wanted_mode: seat.wanted_mode,
+                line: seat.line,
+            })
+            .collect(),
+        retry_in_ms: u64::try_from(row.retry_in_ms).unwrap_or(0),
+        failure: row.failure.clone(),
+        empty_ms: app.config.matches_empty_interval_s * 1_000,
+    };
+    let plan = planner::plan(&cell);
+    for step in &plan.steps {
+        apply(app, &mut tx, deployment, &cell, step).await?;
+    }
+    tx.commit().await?;
+    Ok(plan.again_in_ms)
+}
+
+async fn apply(app: &App, tx: &mut Tx, deployment: DeploymentId, cell: &planner::Cell<'_>, step: &Step) -> Result<()> {
+    match step {
+        Step::CreateLobby => create_venue(app, tx, deployment, RuntimeQualifier::Lobby, None).await,
+        Step::CreateMatch { mode } => create_venue(app, tx, deployment, RuntimeQualifier::Match, Some(mode)).await,
+        Step::Remove { venue, reason } => {
+            sqlx::query("update venue set state = 'GONE', reason = $2 where id = $1")
+                .bind(venue)
+                .bind(reason)
+                .execute(&mut **tx)
+                .await?;
+            event::append(tx, Kind::Venue, venue.get()).await
+        }
+        Step::Move { client, venue, group } => {
+            left(tx, cell, *client).await?;
+            sqlx::query(
+                "update seat set venue_id = $2, group_name = $3, generation = generation + 1, wanted_mode = null, told = null where client_id = $1",
+            )
+            .bind(client)
+            .bind(venue)
+            .bind(group)
+            .execute(&mut **tx)
+            .await?;
+            event::append(tx, Kind::Seat, client.get()).await
+        }
+        Step::Queue { client } => {
+            let seat = cell.seats.iter().find(|seat| seat.client == *client);
+            let venue = seat.and_then(|seat| seat.venue);
+            let reason = cell
+                .venues
+                .iter()
+                .find(|candidate| Some(candidate.id) == venue)
+                .and_then(|venue| venue.reason.clone());
+            sqlx::query(
+                "update seat set venue_id = null, group_name = null, generation = generation + 1, wanted_mode = null, told = $2 where client_id = $1",
+            )
+            .bind(client)
+            .bind(reason.map(|reason| {
+                let stage = omgservers_protocol::message::ProvisioningStage::Queued;
+                status_text(&ProvisioningStatus { stage, position: None, detail: Some(reason) })
+            }))
+            .execute(&mut **tx)
+            .await?;
+            // The old venue goes when the last seat has left it.
+            if let Some(venue) = venue {
+                event::append(tx, Kind::Venue, venue.get()).await?;
+            }
+            event::append(tx, Kind::Seat, client.get()).await
+        }
+        Step::Tell { client, status } => {
+            let text = status_text(status);
+            let news = sqlx::query("update seat set told = $2 where client_id = $1 and told is distinct from $2")
+                .bind(client)
+                .bind(&text)
+                .execute(&mut **tx)
+                .await?;
+            if news.rows_affected() > 0 {
+                event::append(tx, Kind::Seat, client.get()).await?;
+            }
+            Ok(())
+        }
+        Step::Disconnect { client, .. } => {
+            sqlx::query(
+                "update seat set venue_id = null, generation = generation + 1, told = 'GONE' where client_id = $1",
+            )
+            .bind(client)
+            .execute(&mut **tx)
+            .await?;
+            event::append(tx, Kind::Seat, client.get()).await
+        }
+    }
+}
+
+fn status_text(status: &ProvisioningStatus) -> String {
+    serde_json::to_string(status).expect("a status is plain data")
+}
+
+/// Stamps the venue that a client is about to leave, if it was the last one there.
+async fn left(tx: &mut Tx, cell: &planner::Cell<'_>, client: ClientId) -> Result<()> {
+    let venue = cell
+        .seats
+        .iter()
+        .find(|seat| seat.client == client)
+        .and_then(|seat| seat.venue);
+    if let Some(venue) = venue {
+        stamp_empty(tx, venue, client).await?;
+    }
+    Ok(())
+}
+
+async fn stamp_empty(tx: &mut Tx, venue: MatchId, client: ClientId) -> Result<()> {
+    sqlx::query(
+        "update venue set empty_since = now() where id = $1 and not exists (select 1 from seat where venue_id = $1 and client_id <> $2)",
+    )
+    .bind(venue)
+    .bind(client)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+async fn create_venue(
+    app: &App,
+    tx: &mut Tx,
+    deployment: DeploymentId,
+    qualifier: RuntimeQualifier,
+    mode: Option<&String>,
+) -> Result<()> {
+    let venue: MatchId = app.ids.mint();
+    sqlx::query("insert into venue (id, deployment_id, runtime_id, qualifier, mode, state) values ($1, $2, $3, $4, $5, 'PENDING')")
+        .bind(venue)
+        .bind(deployment)
+        .bind(app.ids.mint::<RuntimeId>())
+        .bind(qualifier.as_str())
+        .bind(mode)
+        .execute(&mut **tx)
+        .await?;
+    event::append(tx, Kind::Venue, venue.get()).await
+}
+
+/// What a venue's runtime should be, if it should be at all.
+pub struct WantedRuntime {
+    pub id: RuntimeId,
+    pub tenant: TenantId,
+    pub project: ProjectId,
+    pub stage: StageId,
+    pub version: VersionId,
+    pub deployment: DeploymentId,
+    pub venue: MatchId,
+    pub qualifier: RuntimeQualifier,
+    pub config: RuntimeConfig,
+    pub image: Option<String>,
+    pub cpu_limit: u32,
+    pub memory_limit: u32,
+    /// Gone: the runtime is to end.
+    pub is_gone: bool,
+}
+
+/// The runtime that a venue wants.
+pub async fn wanted_runtime(app: &App, shard: crate::db::Shard, venue: MatchId) -> Result<Option<WantedRuntime>> {
+    let mut tx = app.db.begin_in(shard).await?;
+    let row: Option<(DeploymentId, RuntimeId, String, Option<String>, String)> =
+        sqlx::query_as("select deployment_id, runtime_id, qualifier, mode, state from venue where id = $1")
+            .bind(venue)
+            .fetch_optional(&mut *tx)
+            .await?;
+    let Some((deployment, id, kind, mode, state)) = row else {
+        return Ok(None);
+    };
+    let Some(cell) = find(&mut tx, deployment).await? else {
+        return Ok(None);
+    };
+    let deployment_config: DeploymentConfig = parse(&cell.config)?;
+    let qualifier = qualifier(&kind);
+    let (image, cpu_limit, memory_limit) = match qualifier {
+        RuntimeQualifier::Lobby => (
+            cell.lobby_image,
+            deployment_config.lobby.cpu_limit,
+            deployment_config.lobby.memory_limit,
+        ),
+        RuntimeQualifier::Match => (
+            cell.match_image,
+            deployment_config.match_.cpu_limit,
+            deployment_config.match_.memory_limit,
+        ),
+    };
+    let or_default = |limit: u32, default: u32| if limit == 0 { default } else { limit };
+    Ok(Some(WantedRuntime {
+        id,
+        tenant: cell.tenant_id,
+        project: cell.project_id,
+        stage: cell.stage_id,
+        version: cell.version_id,
+        deployment,
+        venue,
+        qualifier,
+        config: runtime_config(qualifier, venue, mode, cell.matchmaker_id, parse(&cell.version_config)?),
+        image,
+        cpu_limit: or_default(cpu_limit, app.config.runtimes_default_cpu_limit),
+        memory_limit: or_default(memory_limit, app.config.runtimes_default_memory_limit),
+        is_gone: state == "GONE",
+    }))
+}
+
+fn runtime_config(
+    qualifier: RuntimeQualifier,
+    venue: MatchId,
+    mode: Option<String>,
+    matchmaker_id: MatchmakerId,
+    version_config: VersionConfig,
+) -> RuntimeConfig {
+    let is_lobby = qualifier == RuntimeQualifier::Lobby;
+    RuntimeConfig {
+        lobby_config: is_lobby.then_some(LobbyRef {
+            lobby_id: LobbyId(venue.get()),
+        }),
+        match_config: (!is_lobby).then(|| MatchRef {
+            matchmaker_id,
+            match_id: venue,
+            mode: mode.unwrap_or_default(),
+        }),
+        version_config,
+    }
+}
+
+/// The venue's runtime is gone for good: the row may go once nobody sits there.
+pub async fn forget_venue(app: &App, shard: crate::db::Shard, venue: MatchId) -> Result<bool> {
+    let mut tx = app.db.begin_in(shard).await?;
+    let deployment: Option<DeploymentId> = sqlx::query_scalar(
+        "delete from venue where id = $1 and state = 'GONE' and not exists (select 1 from seat where venue_id = $1) returning deployment_id",
+    )
+    .bind(venue)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(deployment) = deployment {
+        event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    }
+    tx.commit().await?;
+    Ok(deployment.is_some())
+}
+
+/// The runtime's row is gone: the venue's may follow.
+pub async fn runtime_forgotten(app: &App, deployment: DeploymentId, venue: MatchId) -> Result<()> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    event::append(&mut tx, Kind::Venue, venue.get()).await?;
+    tx.commit().await
+}
+
+/// News of a venue's runtime.
+pub enum RuntimeNews<'a> {
+    /// What its start is busy with.
+    Progress(&'a str),
+    Ready,
+    Ended {
+        reason: &'a str,
+    },
+}
+
+pub async fn hear_of_runtime(app: &App, deployment: DeploymentId, venue: MatchId, news: RuntimeNews<'_>) -> Result<()> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let done = match news {
+        RuntimeNews::Progress(progress) => {
+            sqlx::query(
+                "update venue set progress = $2 where id = $1 and state = 'PENDING' and progress is distinct from $2",
+            )
+            .bind(venue)
+            .bind(progress)
+            .execute(&mut *tx)
+            .await?
+        }
+        RuntimeNews::Ready => {
+            sqlx::query("update cell set failures = 0, failure = null where deployment_id = $1 and failures > 0")
+                .bind(deployment)
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query("update venue set state = 'OPEN', progress = null, empty_since = now() where id = $1 and state = 'PENDING'")
+                .bind(venue)
+                .execute(&mut *tx)
+                .await?
+        }
+        RuntimeNews::Ended { reason } => {
+            // One that never became ready makes the next start wait longer.
+            sqlx::query(
+                "update cell set failures = failures + 1, failure = $3, \
+                 retry_at = now() + least($4, power(2, least(failures, 10))) * interval '1 second' \
+                 where deployment_id = $1 and exists (select 1 from venue where id = $2 and state = 'PENDING')",
+            )
+            .bind(deployment)
+            .bind(venue)
+            .bind(reason)
+            .bind(RETRY_MAX_S)
+            .execute(&mut *tx)
+            .await?;
+            sqlx::query("update venue set state = 'GONE', reason = $2 where id = $1 and state <> 'GONE'")
+                .bind(venue)
+                .bind(reason)
+                .execute(&mut *tx)
+                .await?
+        }
+    };
+    if done.rows_affected() > 0 {
+        event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+        event::append(&mut tx, Kind::Venue, venue.get()).await?;
+    }
+    tx.commit().await
+}
+
+/// A client enters the line for a lobby. `Err(NotFound)`: the cell is not there (yet, or any more).
+pub async fn enter(app: &App, deployment: DeploymentId, client: ClientId, user: UserId, stage: StageId) -> Result<()> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let state: Option<String> = sqlx::query_scalar("select state from cell where deployment_id = $1 for share")
+        .bind(deployment)
+        .fetch_optional(&mut *tx)
+        .await?;
+    state.ok_or_else(|| Error::not_found("deployment", deployment))?;
+    sqlx::query("insert into seat (client_id, deployment_id, user_id, stage_id) values ($1, $2, $3, $4) on conflict (client_id) do nothing")
+        .bind(client)
+        .bind(deployment)
+        .bind(user)
+        .bind(stage)
+        .execute(&mut *tx)
+        .await?;
+    event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    tx.commit().await
+}
+
+/// A client is gone.
+pub async fn leave(app: &App, deployment: DeploymentId, client: ClientId) -> Result<()> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let venue: Option<Option<MatchId>> = sqlx::query_scalar("delete from seat where client_id = $1 returning venue_id")
+        .bind(client)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if let Some(Some(venue)) = venue {
+        stamp_empty(&mut tx, venue, client).await?;
+        event::append(&mut tx, Kind::Venue, venue.get()).await?;
+    }
+    if venue.is_some() {
+        event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    }
+    tx.commit().await
+}
+
+/// Where a client should be.
+pub struct SeatView {
+    pub deployment: DeploymentId,
+    pub user: UserId,
+    pub stage: StageId,
+    pub generation: i64,
+    pub place: Option<Place>,
+    /// The status to tell while it waits; `GONE` when it is to be disconnected.
+    pub told: Option<String>,
+}
+
+pub struct Place {
+    pub runtime: RuntimeId,
+    pub qualifier: RuntimeQualifier,
+    pub group: Option<String>,
+    pub config: RuntimeConfig,
+}
+
+pub async fn seat(app: &App, shard: crate::db::Shard, client: ClientId) -> Result<Option<SeatView>> {
+    let mut tx = app.db.begin_in(shard).await?;
+    type Row = (
+        DeploymentId,
+        UserId,
+        StageId,
+        i64,
+        Option<String>,
+        Option<String>,
+        Option<MatchId>,
+    );
+    let row: Option<Row> = sqlx::query_as(
+        "select deployment_id, user_id, stage_id, generation, told, group_name, venue_id from seat where client_id = $1",
+    )
+    .bind(client)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some((deployment, user, stage, generation, told, group, venue)) = row else {
+        return Ok(None);
+    };
+    let mut place = None;
+    if let Some(venue) = venue {
+        let row: Option<(RuntimeId, String, Option<String>, MatchmakerId, String)> = sqlx::query_as(
+            "select runtime_id, qualifier, mode, matchmaker_id, version_config::text from venue \
+             join cell on cell.deployment_id = venue.deployment_id where venue.id = $1",
+        )
+        .bind(venue)
+        .fetch_optional(&mut *tx)
+        .await?;
+        if let Some((runtime, kind, mode, matchmaker, version_config)) = row {
+            let qualifier = qualifier(&kind);
+            let config = runtime_config(qualifier, venue, mode, matchmaker, parse(&version_config)?);
+            place = Some(Place {
+                runtime,
+                qualifier,
+                group,
+                config,
+            });
+        }
+    }
+    Ok(Some(SeatView {
+        deployment,
+        user,
+        stage,
+        generation,
+        place,
+        told,
+    }))
+}
+
+/// A client wishes for a match. The refusal is for the runtime that asked.
+pub async fn request_match(
+    app: &App,
+    deployment: DeploymentId,
+    venue: MatchId,
+    client: ClientId,
+    mode: &str,
+) -> Result<std::result::Result<(), String>> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let Some(cell) = find(&mut tx, deployment).await? else {
+        return Ok(Err("the deployment is gone".into()));
+    };
+    let version: VersionConfig = parse(&cell.version_config)?;
+    if version.mode(mode).is_none() {
+        return Ok(Err(format!("there is no mode `{mode}`")));
+    }
+    if cell.state != "ACTIVE" {
+        return Ok(Err("the deployment takes no more matches".into()));
+    }
+    let done = sqlx::query(
+        "update seat set wanted_mode = $3, line = nextval(pg_get_serial_sequence('seat', 'line')) \
+         where client_id = $1 and venue_id = $2 and wanted_mode is null",
+    )
+    .bind(client)
+    .bind(venue)
+    .bind(mode)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(Err("the client is not here or waits for a match already".into()));
+    }
+    event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    tx.commit().await?;
+    Ok(Ok(()))
+}
+
+/// A match sends a client back to the line for a lobby.
+pub async fn kick(app: &App, deployment: DeploymentId, venue: MatchId, client: ClientId) -> Result<()> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let done = sqlx::query(
+        "update seat set venue_id = null, group_name = null, wanted_mode = null, told = null, generation = generation + 1 \
+         where client_id = $1 and venue_id = $2",
+    )
+    .bind(client)
+    .bind(venue)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() > 0 {
+        stamp_empty(&mut tx, venue, client).await?;
+        event::append(&mut tx, Kind::Seat, client.get()).await?;
+        event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    }
+    tx.commit().await
+}
+
+/// A match takes no more players.
+pub async fn stop_matchmaking(app: &App, deployment: DeploymentId, venue: MatchId) -> Result<bool> {
+    let mut tx = app.db.begin(deployment.get()).await?;
+    let done = sqlx::query(
+        "update venue set state = 'CLOSED' where id = $1 and qualifier = 'MATCH' and state in ('PENDING', 'OPEN')",
+    )
+    .bind(venue)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() > 0 {
+        event::append(&mut tx, Kind::Cell, deployment.get()).await?;
+    }
+    tx.commit().await?;
+    Ok(done.rows_affected() > 0)
+}
+
+pub async fn details(app: &App, deployment: dev::Deployment) -> Result<dev::DeploymentDetails> {
+    let mut tx = app.db.begin(deployment.id.get()).await?;
+    let matchmaker: Option<(MatchmakerId, OffsetDateTime)> =
+        sqlx::query_as("select matchmaker_id, created from cell where deployment_id = $1")
+            .bind(deployment.id)
+            .fetch_optional(&mut *tx)
+            .await?;
+    type Row = (
+        LobbyId,
+        String,
+        Option<String>,
+        String,
+        RuntimeId,
+        Option<String>,
+        OffsetDateTime,
+        i64,
+    );
+    let venues: Vec<Row> = sqlx::query_as(
+        "select id, qualifier, mode, state, runtime_id, coalesce(reason, progress), created, \
+         (select count(*) from seat where venue_id = venue.id) from venue where deployment_id = $1 order by id limit 1000",
+    )
+    .bind(deployment.id)
+    .fetch_all(&mut *tx)
+    .await?;
+    let matchmaker_refs = matchmaker
+        .into_iter()
+        .map(|(id, created)| dev::MatchmakerRefRow {
+            id,
+            created: timestamp(created),
+            matchmaker_id: id,
+        })
+        .collect();
+    let lobby_refs = venues
+        .iter()
+        .filter(|(_, qualifier, _, state, ..)| qualifier == "LOBBY" && state != "GONE")
+        .map(|(id, .., created, _)| dev::LobbyRefRow {
+            id: *id,
+            created: timestamp(*created),
+            lobby_id: *id,
+        })
+        .collect();
+    let venues = venues
+        .into_iter()
+        .map(
+            |(id, qualifier, mode, state, runtime_id, reason, created, players)| dev::VenueStatus {
+                id,
+                qualifier,
+                mode,
+                state,
+                runtime_id,
+                players: u32::try_from(players).unwrap_or(u32::MAX),
+                reason,
+                created: timestamp(created),
+            },
+        )
+        .collect();
+    Ok(dev::DeploymentDetails {
+        deployment,
+        lobby_refs,
+        matchmaker_refs,
+        venues,
+    })
+}

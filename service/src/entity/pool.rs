@@ -1,0 +1,133 @@
+//! The pool of hosts: what each can take, and what was placed on it.
+
+use omgservers_protocol::id::{DeploymentId, HostId, PoolId, RuntimeId};
+
+use crate::App;
+use crate::config::HostConfig;
+use crate::entity::alias::{self, Scope};
+use crate::error::{Error, Result};
+use crate::plan::placement::{self, Demand, Host};
+
+/// Finds the default pool, creating it with the configured hosts the first time. Hosts that were added to the
+/// configuration later join it; capacity follows the configuration.
+pub async fn bootstrap(app: &App, hosts: &[HostConfig]) -> Result<PoolId> {
+    let mut tx = app.db.begin(Scope::Pool.key()).await?;
+    let pool = match alias::find(&mut tx, Scope::Pool, "pool").await? {
+        Some(id) => PoolId(id),
+        None => {
+            let id: PoolId = app.ids.mint();
+            match alias::create(&mut tx, app.ids.mint(), Scope::Pool, id.get(), "pool").await {
+                Ok(()) => tx.commit().await?,
+                Err(Error::Conflict(_)) => return Err(Error::Unavailable("another instance is creating the pool")),
+                Err(cause) => return Err(cause),
+            }
+            id
+        }
+    };
+    let mut tx = app.db.begin(pool.get()).await?;
+    for host in hosts {
+        sqlx::query(
+            "insert into host (id, pool_id, uri, cpu_count, memory_mb, max_containers) values ($1, $2, $3, $4, $5, $6) \
+             on conflict on constraint host_once do update set cpu_count = excluded.cpu_count, \
+             memory_mb = excluded.memory_mb, max_containers = excluded.max_containers",
+        )
+        .bind(app.ids.mint::<HostId>())
+        .bind(pool)
+        .bind(&host.uri)
+        .bind(i32::try_from(host.cpu_count).unwrap_or(i32::MAX))
+        .bind(i32::try_from(host.memory_mb).unwrap_or(i32::MAX))
+        .bind(i32::try_from(host.max_containers).unwrap_or(i32::MAX))
+        .execute(&mut *tx)
+        .await?;
+    }
+    tx.commit().await?;
+    Ok(pool)
+}
+
+/// The default pool, if it was made already.
+pub async fn find(app: &App) -> Result<Option<PoolId>> {
+    let mut tx = app.db.begin(Scope::Pool.key()).await?;
+    Ok(alias::find(&mut tx, Scope::Pool, "pool").await?.map(PoolId))
+}
+
+/// The hosts of a pool with their addresses.
+pub async fn hosts(app: &App, pool: PoolId) -> Result<Vec<(HostId, String)>> {
+    let mut tx = app.db.begin(pool.get()).await?;
+    Ok(
+        sqlx::query_as("select id, uri from host where pool_id = $1 order by id")
+            .bind(pool)
+            .fetch_all(&mut *tx)
+            .await?,
+    )
+}
+
+/// Chooses a host and books the place. The same runtime gets the place that it has. `None`: nothing fits now.
+pub async fn place(app: &App, pool: PoolId, demand: &Demand, usable: &[HostId]) -> Result<Option<HostId>> {
+    let mut tx = app.db.begin(pool.get()).await?;
+    let booked: Option<HostId> = sqlx::query_scalar("select host_id from placement where runtime_id = $1")
+        .bind(demand.runtime)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if let Some(host) = booked {
+        return Ok(Some(host));
+    }
+    type Row = (HostId, i32, i32, i32);
+    // The lock makes placements of one pool queue up, so that a place is sold once.
+    let rows: Vec<Row> = sqlx::query_as(
+        "select id, cpu_count, memory_mb, max_containers from host where pool_id = $1 and id = any($2) order by id for update",
+    )
+    .bind(pool)
+    .bind(usable)
+    .fetch_all(&mut *tx)
+    .await?;
+    let placed: Vec<(HostId, DeploymentId, i32, i32)> =
+        sqlx::query_as("select host_id, deployment_id, cpu_limit, memory_limit from placement where pool_id = $1")
+            .bind(pool)
+            .fetch_all(&mut *tx)
+            .await?;
+    let hosts: Vec<Host> = rows
+        .into_iter()
+        .map(|(id, cpu_count, memory_mb, max_containers)| {
+            let mut host = Host {
+                id,
+                cpu: i64::from(cpu_count) * 100,
+                memory: i64::from(memory_mb),
+                containers: i64::from(max_containers),
+                siblings: 0,
+            };
+            for (_, deployment, cpu, memory) in placed.iter().filter(|(on, ..)| *on == id) {
+                host.cpu -= i64::from(*cpu);
+                host.memory -= i64::from(*memory);
+                host.containers -= 1;
+                host.siblings += i64::from(*deployment == demand.deployment);
+            }
+            host
+        })
+        .collect();
+    let Some(host) = placement::place(&hosts, demand) else {
+        return Ok(None);
+    };
+    sqlx::query(
+        "insert into placement (runtime_id, pool_id, host_id, deployment_id, cpu_limit, memory_limit) values ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(demand.runtime)
+    .bind(pool)
+    .bind(host)
+    .bind(demand.deployment)
+    .bind(i32::try_from(demand.cpu).unwrap_or(i32::MAX))
+    .bind(i32::try_from(demand.memory).unwrap_or(i32::MAX))
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(Some(host))
+}
+
+/// Gives the place back.
+pub async fn release(app: &App, pool: PoolId, runtime: RuntimeId) -> Result<()> {
+    let mut tx = app.db.begin(pool.get()).await?;
+    sqlx::query("delete from placement where runtime_id = $1")
+        .bind(runtime)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}

@@ -1,0 +1,515 @@
+//! Runtimes: one running game server each, its commands and who is in it.
+
+use omgservers_protocol::Json;
+use omgservers_protocol::id::{
+    ClientId, CommandId, DeploymentId, HostId, MatchId, PoolId, ProjectId, RuntimeId, StageId, TenantId, UserId,
+    VersionId,
+};
+use omgservers_protocol::message::{AddClient, AddMatchClient, DeleteClient, HandleMessage, Init, ToRuntime};
+use omgservers_protocol::runtime::RuntimeTokens;
+use omgservers_protocol::text::Text;
+use omgservers_protocol::w1::RuntimeCommand;
+use time::OffsetDateTime;
+
+use crate::App;
+use crate::auth;
+use crate::db::{Shard, Tx};
+use crate::entity::cell::{SeatView, WantedRuntime};
+use crate::entity::{timestamp, version};
+use crate::error::{Error, Result};
+use crate::event::{self, Kind};
+use crate::wake::News;
+
+/// Commands in one reply; the rest comes with the next.
+const REPLY_MAX: i64 = 256;
+
+/// Life of a runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Needs a host.
+    Wanted,
+    /// Has a host, is being started there.
+    Placed,
+    /// Its container runs.
+    Started,
+    /// It called and takes players.
+    Ready,
+    /// Its container died, would not start or fell silent.
+    Ended,
+}
+
+impl State {
+    fn parse(text: &str) -> Self {
+        match text {
+            "WANTED" => Self::Wanted,
+            "PLACED" => Self::Placed,
+            "STARTED" => Self::Started,
+            "READY" => Self::Ready,
+            _ => Self::Ended,
+        }
+    }
+}
+
+/// Writes the runtime that a venue wants, with its first command. Doing it twice is doing it once.
+pub async fn create(app: &App, wanted: &WantedRuntime) -> Result<()> {
+    let image = wanted.image.as_deref().unwrap_or_default();
+    let mut tx = app.db.begin(wanted.id.get()).await?;
+    let done = sqlx::query(
+        "insert into runtime (id, tenant_id, project_id, stage_id, version_id, deployment_id, venue_id, qualifier, config, image, cpu_limit, memory_limit, state, reason) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $11, $12, $13, $14) on conflict (id) do nothing",
+    )
+    .bind(wanted.id)
+    .bind(wanted.tenant)
+    .bind(wanted.project)
+    .bind(wanted.stage)
+    .bind(wanted.version)
+    .bind(wanted.deployment)
+    .bind(wanted.venue)
+    .bind(wanted.qualifier.as_str())
+    .bind(version::to_text(&wanted.config))
+    .bind(image)
+    .bind(i32::try_from(wanted.cpu_limit).unwrap_or(i32::MAX))
+    .bind(i32::try_from(wanted.memory_limit).unwrap_or(i32::MAX))
+    .bind(if image.is_empty() { "ENDED" } else { "WANTED" })
+    .bind(image.is_empty().then(|| format!("the version has no image for a {}", wanted.qualifier.as_str().to_lowercase())))
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() > 0 {
+        append(
+            app,
+            &mut tx,
+            wanted.id,
+            &[Init {
+                runtime_config: wanted.config.clone(),
+            }
+            .into()],
+        )
+        .await?;
+        event::append(&mut tx, Kind::Runtime, wanted.id.get()).await?;
+    }
+    tx.commit().await
+}
+
+/// Appends commands in the caller's transaction; their order is taken under the runtime's row lock.
+async fn append(app: &App, tx: &mut Tx, runtime: RuntimeId, commands: &[ToRuntime]) -> Result<()> {
+    let ids: Vec<CommandId> = commands.iter().map(|_| app.ids.mint()).collect();
+    let kinds: Vec<&str> = commands.iter().map(ToRuntime::kind).collect();
+    let bodies: Vec<String> = commands.iter().map(|command| command.body().get().to_owned()).collect();
+    sqlx::query(
+        "with bumped as (update runtime set command_seq = command_seq + $5 where id = $1 returning command_seq - $5 as base) \
+         insert into runtime_command (runtime_id, seq, id, kind, body) \
+         select $1, base + place, new.id, new.kind, new.body::json \
+         from bumped, unnest($2::bigint[], $3::text[], $4::text[]) with ordinality as new (id, kind, body, place)",
+    )
+    .bind(runtime)
+    .bind(&ids)
+    .bind(&kinds)
+    .bind(&bodies)
+    .bind(i64::try_from(commands.len()).unwrap_or(0))
+    .execute(&mut **tx)
+    .await?;
+    tx.tell(News::Runtime(runtime));
+    Ok(())
+}
+
+/// A runtime as its job sees it.
+#[derive(sqlx::FromRow)]
+pub struct RuntimeView {
+    pub id: RuntimeId,
+    pub tenant_id: TenantId,
+    pub project_id: ProjectId,
+    pub stage_id: StageId,
+    pub version_id: VersionId,
+    pub deployment_id: DeploymentId,
+    pub venue_id: MatchId,
+    pub qualifier: String,
+    pub image: String,
+    pub cpu_limit: i32,
+    pub memory_limit: i32,
+    state: String,
+    pub reason: Option<String>,
+    pub generation: i64,
+    pub attempts: i32,
+    pub pool_id: Option<PoolId>,
+    pub host_id: Option<HostId>,
+    pub is_deleted: bool,
+}
+
+impl RuntimeView {
+    pub fn state(&self) -> State {
+        State::parse(&self.state)
+    }
+}
+
+pub async fn view(app: &App, id: RuntimeId) -> Result<Option<RuntimeView>> {
+    let mut tx = app.db.begin(id.get()).await?;
+    Ok(sqlx::query_as(
+        "select id, tenant_id, project_id, stage_id, version_id, deployment_id, venue_id, qualifier, image, cpu_limit, memory_limit, \
+         state, reason, generation, attempts, pool_id, host_id, deleted is not null as is_deleted from runtime where id = $1",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?)
+}
+
+/// A host was found.
+pub async fn placed(app: &App, id: RuntimeId, pool: PoolId, host: HostId) -> Result<()> {
+    let mut tx = app.db.begin(id.get()).await?;
+    sqlx::query("update runtime set state = 'PLACED', pool_id = $2, host_id = $3 where id = $1 and state = 'WANTED' and deleted is null")
+        .bind(id)
+        .bind(pool)
+        .bind(host)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
+/// A start begins: a new generation with a new password, of which only the hash is kept.
+pub async fn starting(app: &App, id: RuntimeId) -> Result<Option<(i64, String)>> {
+    let password = auth::generate_password();
+    let mut tx = app.db.begin(id.get()).await?;
+    let generation: Option<i64> = sqlx::query_scalar(
+        "update runtime set generation = generation + 1, attempts = attempts + 1, password_hash = $2, last_activity = now() \
+         where id = $1 and state = 'PLACED' and deleted is null returning generation",
+    )
+    .bind(id)
+    .bind(auth::hash_generated(&password))
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(generation.map(|generation| (generation, password)))
+}
+
+/// The container runs; the runtime may even have called already.
+pub async fn started(app: &App, id: RuntimeId, generation: i64) -> Result<()> {
+    let mut tx = app.db.begin(id.get()).await?;
+    sqlx::query("update runtime set state = 'STARTED', last_activity = now() where id = $1 and generation = $2 and state = 'PLACED'")
+        .bind(id)
+        .bind(generation)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
+/// The host could not take it: another one may.
+pub async fn unplaced(app: &App, id: RuntimeId) -> Result<()> {
+    let mut tx = app.db.begin(id.get()).await?;
+    sqlx::query("update runtime set state = 'WANTED', host_id = null where id = $1 and state = 'PLACED'")
+        .bind(id)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
+/// It ended, if it is still the start that the news is about.
+pub async fn ended(app: &App, id: RuntimeId, generation: i64, reason: &str) -> Result<bool> {
+    let mut tx = app.db.begin(id.get()).await?;
+    let done = sqlx::query(
+        "update runtime set state = 'ENDED', reason = $3 where id = $1 and generation = $2 and state <> 'ENDED' and deleted is null",
+    )
+    .bind(id)
+    .bind(generation)
+    .bind(reason)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() > 0 {
+        event::append(&mut tx, Kind::Runtime, id.get()).await?;
+    }
+    tx.commit().await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Nobody wants it any more.
+pub async fn delete(app: &App, id: RuntimeId) -> Result<bool> {
+    let mut tx = app.db.begin(id.get()).await?;
+    let found: Option<bool> = sqlx::query_scalar("select deleted is not null from runtime where id = $1 for update")
+        .bind(id)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if found == Some(false) {
+        sqlx::query("update runtime set deleted = now() where id = $1")
+            .bind(id)
+            .execute(&mut *tx)
+            .await?;
+        event::append(&mut tx, Kind::Runtime, id.get()).await?;
+        tx.tell(News::Runtime(id));
+    }
+    tx.commit().await?;
+    Ok(found.is_some())
+}
+
+/// Its container is gone: so is the row. The venue is told in the next step.
+pub async fn forget(app: &App, id: RuntimeId) -> Result<()> {
+    let mut tx = app.db.begin(id.get()).await?;
+    sqlx::query("delete from runtime where id = $1 and deleted is not null")
+        .bind(id)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
+/// Runtimes of a shard that fell silent, with the start they belong to.
+pub async fn silent(app: &App, shard: Shard, idle_s: u64, start_s: u64) -> Result<Vec<(RuntimeId, i64)>> {
+    let mut tx = app.db.begin_in(shard).await?;
+    let rows: Vec<(RuntimeId, i64)> = sqlx::query_as(
+        "select id, generation from runtime where deleted is null and \
+         ((state = 'READY' and last_activity < now() - $1 * interval '1 second') or \
+          (state = 'STARTED' and last_activity < now() - $2 * interval '1 second')) limit 500",
+    )
+    .bind(i64::try_from(idle_s).unwrap_or(i64::MAX))
+    .bind(i64::try_from(start_s).unwrap_or(i64::MAX))
+    .fetch_all(&mut *tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .filter(|(id, _)| !app.activity.runtime_is_active(*id))
+        .collect())
+}
+
+/// What should run on a host: every start of a shard that is there.
+pub async fn on_host(app: &App, shard: Shard, host: HostId) -> Result<Vec<(RuntimeId, i64)>> {
+    let mut tx = app.db.begin_in(shard).await?;
+    Ok(sqlx::query_as(
+        "select id, generation from runtime where host_id = $1 and deleted is null and state in ('STARTED', 'READY')",
+    )
+    .bind(host)
+    .fetch_all(&mut *tx)
+    .await?)
+}
+
+/// Tokens for the right password.
+pub async fn log_in(app: &App, id: RuntimeId, password: &Text) -> Result<RuntimeTokens> {
+    let hash: Option<Option<String>> = {
+        let mut tx = app.db.begin(id.get()).await?;
+        sqlx::query_scalar("select password_hash from runtime where id = $1 and deleted is null")
+            .bind(id)
+            .fetch_optional(&mut *tx)
+            .await?
+    };
+    let hash = hash.flatten().ok_or_else(|| Error::not_found("runtime", id))?;
+    if !auth::is_password(password.as_str(), &hash).await? {
+        return Err(Error::WrongCredentials("the password is wrong"));
+    }
+    Ok(RuntimeTokens {
+        api_token: app.tokens.for_runtime(id),
+        ws_token: app.tokens.for_runtime_socket(id),
+    })
+}
+
+/// What a runtime's commands need to know of it.
+pub struct Caller {
+    pub id: RuntimeId,
+    pub deployment: DeploymentId,
+    pub venue: MatchId,
+    pub is_lobby: bool,
+}
+
+/// The runtime that calls, unless it is gone.
+pub async fn caller(app: &App, id: RuntimeId) -> Result<Caller> {
+    let mut tx = app.db.begin(id.get()).await?;
+    let row: Option<(DeploymentId, MatchId, String)> = sqlx::query_as(
+        "select deployment_id, venue_id, qualifier from runtime where id = $1 and deleted is null and state <> 'ENDED'",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let (deployment, venue, qualifier) = row.ok_or(Error::RuntimeGone)?;
+    Ok(Caller {
+        id,
+        deployment,
+        venue,
+        is_lobby: qualifier == "LOBBY",
+    })
+}
+
+/// Forgets what was acknowledged and returns what was not heard. The first one makes the runtime ready.
+pub async fn interchange(app: &App, id: RuntimeId, consumed: &[CommandId], ready: bool) -> Result<Vec<RuntimeCommand>> {
+    let mut tx = app.db.begin(id.get()).await?;
+    let row: Option<(String, bool)> = sqlx::query_as("select state, deleted is not null from runtime where id = $1")
+        .bind(id)
+        .fetch_optional(&mut *tx)
+        .await?;
+    let (state, deleted) = row.ok_or(Error::RuntimeGone)?;
+    if deleted || State::parse(&state) == State::Ended {
+        return Err(Error::RuntimeGone);
+    }
+    app.activity.touch_runtime(id);
+    if ready && State::parse(&state) != State::Ready {
+        let done = sqlx::query(
+            "update runtime set state = 'READY', last_activity = now() where id = $1 and state in ('PLACED', 'STARTED') and deleted is null",
+        )
+        .bind(id)
+        .execute(&mut *tx)
+        .await?;
+        if done.rows_affected() > 0 {
+            event::append(&mut tx, Kind::Runtime, id.get()).await?;
+        }
+    }
+    if !consumed.is_empty() {
+        sqlx::query("delete from runtime_command where runtime_id = $1 and id = any($2)")
+            .bind(id)
+            .bind(consumed)
+            .execute(&mut *tx)
+            .await?;
+    }
+    let rows: Vec<(CommandId, String, String, OffsetDateTime)> = sqlx::query_as(
+        "select id, kind, body::text, created from runtime_command where runtime_id = $1 order by seq limit $2",
+    )
+    .bind(id)
+    .bind(REPLY_MAX)
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let commands = rows.into_iter().filter_map(|(command, kind, body, created)| {
+        let created = timestamp(created);
+        Some(RuntimeCommand {
+            id: command,
+            idempotency_key: command.to_string(),
+            runtime_id: id,
+            modified: created.clone(),
+            created,
+            qualifier: ToRuntime::qualifier_of(&kind)?.to_owned(),
+            body: serde_json::value::RawValue::from_string(body).ok()?,
+            deleted: false,
+        })
+    });
+    Ok(commands.collect())
+}
+
+/// Writes a client into its new runtime, with the command about it, unless a newer place is known there.
+pub async fn add_client(app: &App, client: ClientId, seat: &SeatView, profile: Json) -> Result<()> {
+    let Some(place) = &seat.place else { return Ok(()) };
+    let mut tx = app.db.begin(place.runtime.get()).await?;
+    let alive: Option<i32> =
+        sqlx::query_scalar("select 1 from runtime where id = $1 and deleted is null and state <> 'ENDED' for update")
+            .bind(place.runtime)
+            .fetch_optional(&mut *tx)
+            .await?;
+    if alive.is_none() {
+        return Ok(());
+    }
+    let done = sqlx::query(
+        "insert into runtime_assignment (runtime_id, client_id, user_id, stage_id, generation) values ($1, $2, $3, $4, $5) \
+         on conflict (runtime_id, client_id) do nothing",
+    )
+    .bind(place.runtime)
+    .bind(client)
+    .bind(seat.user)
+    .bind(seat.stage)
+    .bind(seat.generation)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() > 0 {
+        let (user_id, client_id) = (seat.user, client);
+        let command: ToRuntime = match &place.group {
+            Some(group_name) => AddMatchClient {
+                user_id,
+                client_id,
+                group_name: group_name.clone(),
+                profile,
+            }
+            .into(),
+            None => AddClient {
+                user_id,
+                client_id,
+                profile,
+            }
+            .into(),
+        };
+        append(app, &mut tx, place.runtime, &[command]).await?;
+    }
+    tx.commit().await
+}
+
+/// Takes a client out of a runtime that it left.
+pub async fn remove_client(app: &App, runtime: RuntimeId, client: ClientId) -> Result<()> {
+    let mut tx = app.db.begin(runtime.get()).await?;
+    // Locked first, like every other who writes here.
+    let alive: Option<bool> = sqlx::query_scalar("select deleted is null from runtime where id = $1 for update")
+        .bind(runtime)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if alive.is_none() {
+        return Ok(());
+    }
+    let done = sqlx::query("delete from runtime_assignment where runtime_id = $1 and client_id = $2")
+        .bind(runtime)
+        .bind(client)
+        .execute(&mut *tx)
+        .await?;
+    if done.rows_affected() > 0 {
+        append(app, &mut tx, runtime, &[DeleteClient { client_id: client }.into()]).await?;
+    }
+    tx.commit().await
+}
+
+/// Which of these clients are assigned to the runtime, with the player behind each.
+pub async fn assigned(
+    app: &App,
+    runtime: RuntimeId,
+    clients: Option<&[ClientId]>,
+) -> Result<Vec<(ClientId, UserId, StageId)>> {
+    let mut tx = app.db.begin(runtime.get()).await?;
+    Ok(sqlx::query_as(
+        "select client_id, user_id, stage_id from runtime_assignment where runtime_id = $1 and ($2::bigint[] is null or client_id = any($2)) order by client_id",
+    )
+    .bind(runtime)
+    .bind(clients)
+    .fetch_all(&mut *tx)
+    .await?)
+}
+
+/// Turns messages of a player into commands, each once, in order. `None`: the runtime does not know the client yet.
+pub async fn forward(
+    app: &App,
+    runtime: RuntimeId,
+    client: ClientId,
+    messages: &[(i64, String)],
+) -> Result<Option<i64>> {
+    let mut tx = app.db.begin(runtime.get()).await?;
+    let alive: Option<bool> = sqlx::query_scalar("select deleted is null from runtime where id = $1 for update")
+        .bind(runtime)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if alive.is_none() {
+        return Ok(None);
+    }
+    let forwarded: Option<i64> =
+        sqlx::query_scalar("select forwarded from runtime_assignment where runtime_id = $1 and client_id = $2")
+            .bind(runtime)
+            .bind(client)
+            .fetch_optional(&mut *tx)
+            .await?;
+    let Some(forwarded) = forwarded else { return Ok(None) };
+    let newest = messages.iter().map(|(seq, _)| *seq).max().unwrap_or(forwarded);
+    let mut commands: Vec<ToRuntime> = Vec::new();
+    for (_, data) in messages.iter().filter(|(seq, _)| *seq > forwarded) {
+        if let Ok(message) = serde_json::value::RawValue::from_string(data.clone()) {
+            commands.push(
+                HandleMessage {
+                    client_id: client,
+                    message,
+                }
+                .into(),
+            );
+        }
+    }
+    if !commands.is_empty() {
+        sqlx::query("update runtime_assignment set forwarded = $3 where runtime_id = $1 and client_id = $2")
+            .bind(runtime)
+            .bind(client)
+            .bind(newest)
+            .execute(&mut *tx)
+            .await?;
+        append(app, &mut tx, runtime, &commands).await?;
+    }
+    tx.commit().await?;
+    Ok(Some(newest))
+}
+
+/// Tells the runtime that one of its commands could not be carried out.
+pub async fn tell(app: &App, runtime: RuntimeId, command: ToRuntime) -> Result<()> {
+    let mut tx = app.db.begin(runtime.get()).await?;
+    append(app, &mut tx, runtime, &[command]).await?;
+    tx.commit().await
+}

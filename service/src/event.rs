@@ -1,0 +1,65 @@
+//! Events: hints that something about one entity changed. They carry ids, never state: whoever handles one reads again.
+
+use crate::db::Tx;
+use crate::error::Result;
+use crate::wake::Job;
+
+/// Which reconciler looks at the entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A tenant, project, stage, version or deployment changed; the key is the tenant.
+    Tenant,
+    /// The lobbies, matches and seats of a deployment.
+    Cell,
+    /// Where a client should be and what it is told; in the deployment's shard, the key is the client.
+    Seat,
+    /// A lobby or match wants a runtime, or no longer; in the deployment's shard, the key is the venue.
+    Venue,
+    /// A client appeared or disappeared.
+    Client,
+    /// A client has messages for its runtime.
+    Outgoing,
+    /// A runtime's container.
+    Runtime,
+}
+
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Tenant, "tenant"),
+    (Kind::Cell, "cell"),
+    (Kind::Seat, "seat"),
+    (Kind::Venue, "venue"),
+    (Kind::Client, "client"),
+    (Kind::Outgoing, "outgoing"),
+    (Kind::Runtime, "runtime"),
+];
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        KINDS
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .expect("every kind is in the table")
+            .1
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
+    }
+}
+
+/// Appends to the shard's outbox in the same transaction as the change.
+pub async fn append(tx: &mut Tx, kind: Kind, key: impl Into<i64>) -> Result<()> {
+    let key = key.into();
+    sqlx::query("insert into event (kind, key) values ($1, $2)")
+        .bind(kind.as_str())
+        .bind(key)
+        .execute(&mut **tx)
+        .await?;
+    let job = Job {
+        shard: tx.shard(),
+        kind,
+        key,
+    };
+    tx.hint(job);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! This instance among others: its lease on a node number.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use sqlx::postgres::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::App;
+use crate::ids::now_ms;
+
+/// A lease that is not renewed is free after this time.
+const LEASE_S: i32 = 15;
+const RENEWAL: Duration = Duration::from_secs(3);
+/// Ids may run ahead of what was written down by so much; the next holder starts after it.
+const AHEAD_MS: i64 = 20_000;
+
+pub struct Lease {
+    pub node: u16,
+    pub holder: String,
+    /// The newest time that the node's ids may carry.
+    pub after_ms: i64,
+}
+
+/// Leases the given node number, waiting for a holder that has just died, or any that is free.
+pub async fn lease(system: &PgPool, wanted: Option<u16>) -> anyhow::Result<Lease> {
+    let holder = format!("{:032x}", rand::random::<u128>());
+    for _ in 0..LEASE_S + 5 {
+        let taken: Option<(i32, i64)> = sqlx::query_as(
+            "insert into system.instance (node, holder, until, clock_ms) \
+             select node, $1, now() + $3 * interval '1 second', $4 from generate_series(coalesce($2, 0), coalesce($2, 1023)) as node \
+             where not exists (select 1 from system.instance as other where other.node = node.node and other.until >= now()) \
+             order by node limit 1 \
+             on conflict (node) do update set holder = excluded.holder, until = excluded.until, \
+               clock_ms = greatest(instance.clock_ms, excluded.clock_ms) where instance.until < now() \
+             returning node, clock_ms",
+        )
+        .bind(&holder)
+        .bind(wanted.map(i32::from))
+        .bind(LEASE_S)
+        .bind(now_ms())
+        .fetch_optional(system)
+        .await
+        .context("no node number could be leased")?;
+        if let Some((node, clock_ms)) = taken {
+            return Ok(Lease {
+                node: u16::try_from(node)?,
+                holder,
+                after_ms: clock_ms,
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    match wanted {
+        Some(node) => bail!(
+            "instance id {node} is held by a living instance: give each its own OMGSERVERS_SERVER_INSTANCE_ID, or none"
+        ),
+        None => bail!("all 1024 instance ids are held by living instances"),
+    }
+}
+
+/// Keeps the lease. Without it ids could be minted twice: the service must stop.
+pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio::sync::watch::Sender<Option<String>>) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RENEWAL) => {}
+        }
+        let renewed = sqlx::query(
+            "update system.instance set until = now() + $3 * interval '1 second', clock_ms = $4 where node = $1 and holder = $2",
+        )
+        .bind(i32::from(lease.node))
+        .bind(&lease.holder)
+        .bind(LEASE_S)
+        .bind(app.ids.newest_ms().max(now_ms()) + AHEAD_MS)
+        .execute(app.db.system(0))
+        .await;
+        match renewed {
+            Ok(done) if done.rows_affected() == 0 => {
+                fatal.send_replace(Some(format!(
+                    "instance id {} was taken over by another instance",
+                    lease.node
+                )));
+                return;
+            }
+            Ok(_) => {}
+            // Without the database no id is stored either.
+            Err(cause) => tracing::warn!(error = %cause, "the lease on the instance id could not be renewed"),
+        }
+    }
+}
+
+/// Lets the next start have the number at once.
+pub async fn give_back(system: &PgPool, holder: &str) {
+    sqlx::query("update system.instance set until = now() - interval '1 second' where holder = $1")
+        .bind(holder)
+        .execute(system)
+        .await
+        .ok();
+}
+
+/// The name of this installation on engines that it shares with others.
+pub async fn installation(system: &PgPool) -> anyhow::Result<String> {
+    Ok(sqlx::query_scalar("select name from system.installation")
+        .fetch_one(system)
+        .await?)
+}

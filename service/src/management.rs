@@ -1,0 +1,62 @@
+//! The management port: health for supervisors, metrics for Prometheus.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::App;
+
+pub async fn serve(app: &App, stop: CancellationToken) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<()>)> {
+    let (address, port) = (app.config.management_address, app.config.management_port);
+    let listener = TcpListener::bind((address, port))
+        .await
+        .with_context(|| format!("cannot listen on {address}:{port}"))?;
+    let address = listener.local_addr()?;
+    metrics_handle();
+    let router = Router::new()
+        .route("/health/live", get(|| async { "live" }))
+        .route("/health/ready", get(ready))
+        .route(
+            "/metrics",
+            get(|| async { metrics_handle().map(PrometheusHandle::render).unwrap_or_default() }),
+        )
+        .with_state(app.clone());
+    let task = tokio::spawn(async move {
+        axum::serve(listener, router)
+            .with_graceful_shutdown(async move { stop.cancelled().await })
+            .await
+            .ok();
+    });
+    Ok((address, task))
+}
+
+/// Metrics are one per process, however many services run in it.
+fn metrics_handle() -> Option<&'static PrometheusHandle> {
+    static HANDLE: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    HANDLE
+        .get_or_init(|| PrometheusBuilder::new().install_recorder().ok())
+        .as_ref()
+}
+
+/// Ready when every database answers.
+async fn ready(State(app): State<App>) -> (StatusCode, &'static str) {
+    if app.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping");
+    }
+    for database in 0..app.db.databases() {
+        let asked = sqlx::query("select 1").execute(app.db.system(database));
+        if !matches!(tokio::time::timeout(Duration::from_secs(2), asked).await, Ok(Ok(_))) {
+            return (StatusCode::SERVICE_UNAVAILABLE, "a database does not answer");
+        }
+    }
+    (StatusCode::OK, "ready")
+}

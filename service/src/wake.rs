@@ -1,0 +1,279 @@
+//! Wake-ups: who waits for news of a client or runtime, on this instance and on others; and hints for the workers.
+//!
+//! A hint may be lost: whoever waits looks again after a while, and a sweep finds work that nobody announced.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use omgservers_protocol::id::{ClientId, RuntimeId};
+use sqlx::postgres::{PgListener, PgPool};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::db::Shard;
+use crate::event::Kind;
+
+/// Something to look at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum News {
+    /// There may be a message for this client.
+    Client(ClientId),
+    /// There may be a command for this runtime.
+    Runtime(RuntimeId),
+}
+
+/// There may be work on this entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Job {
+    pub shard: Shard,
+    pub kind: Kind,
+    pub key: i64,
+}
+
+/// How many hints may wait; more are left to the sweep.
+const BACKLOG: usize = 8_192;
+/// Hints are gathered for so long before others are told.
+const GATHER: Duration = Duration::from_millis(2);
+const CHANNEL: &str = "omgservers_news";
+/// Postgres takes payloads of less than 8000 bytes.
+const PAYLOAD_MAX: usize = 7_900;
+
+pub struct Hub {
+    waiting: Mutex<HashMap<News, Arc<Notify>>>,
+    jobs: mpsc::Sender<Job>,
+    /// One per database.
+    others: Vec<mpsc::Sender<News>>,
+}
+
+/// The receiving ends, for those who run the loops.
+pub struct Receivers {
+    pub jobs: mpsc::Receiver<Job>,
+    pub others: Vec<mpsc::Receiver<News>>,
+}
+
+impl Hub {
+    pub fn new(databases: usize) -> (Arc<Self>, Receivers) {
+        let (jobs, jobs_receiver) = mpsc::channel(BACKLOG);
+        let (others, others_receivers) = (0..databases).map(|_| mpsc::channel(BACKLOG)).unzip();
+        let hub = Self {
+            waiting: Mutex::default(),
+            jobs,
+            others,
+        };
+        (
+            Arc::new(hub),
+            Receivers {
+                jobs: jobs_receiver,
+                others: others_receivers,
+            },
+        )
+    }
+
+    /// Starts to wait. Take it before looking, so that nothing falls between the look and the wait.
+    pub fn listen(self: &Arc<Self>, news: News) -> Listener {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let notify = waiting.entry(news).or_default().clone();
+        Listener {
+            hub: self.clone(),
+            news,
+            notify,
+        }
+    }
+
+    /// Wakes those who wait here, and on other instances those of the given database.
+    pub fn tell(&self, database: usize, news: News) {
+        self.tell_here(news);
+        if self.others[database].try_send(news).is_err() {
+            metrics::counter!("omgservers_wake_dropped_total", "kind" => "news").increment(1);
+        }
+    }
+
+    fn tell_here(&self, news: News) {
+        let notify = self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&news)
+            .cloned();
+        if let Some(notify) = notify {
+            notify.notify_waiters();
+        }
+    }
+
+    /// After a gap everybody looks again.
+    fn tell_all_here(&self) {
+        let all: Vec<_> = self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        for notify in all {
+            notify.notify_waiters();
+        }
+    }
+
+    pub fn hint(&self, job: Job) {
+        if self.jobs.try_send(job).is_err() {
+            metrics::counter!("omgservers_wake_dropped_total", "kind" => "job").increment(1);
+        }
+    }
+}
+
+/// Waits for one piece of news.
+pub struct Listener {
+    hub: Arc<Hub>,
+    news: News,
+    notify: Arc<Notify>,
+}
+
+impl Listener {
+    /// Completes when something was told after this was called (and first polled or enabled).
+    pub fn notified(&self) -> tokio::sync::futures::Notified<'_> {
+        self.notify.notified()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut waiting = self.hub.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // This listener and the map hold one each.
+        if Arc::strong_count(&self.notify) <= 2 {
+            waiting.remove(&self.news);
+        }
+    }
+}
+
+/// Gathers news and tells the other instances on this database.
+pub async fn send_to_others(pool: PgPool, holder: String, mut news: mpsc::Receiver<News>, stop: CancellationToken) {
+    let mut gathered = Vec::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            count = news.recv_many(&mut gathered, 512) => if count == 0 { return },
+        }
+        tokio::time::sleep(GATHER).await;
+        while gathered.len() < 4_096
+            && let Ok(more) = news.try_recv()
+        {
+            gathered.push(more);
+        }
+        gathered.sort_unstable_by_key(|news| match news {
+            News::Client(id) => (0, id.get()),
+            News::Runtime(id) => (1, id.get()),
+        });
+        gathered.dedup();
+        for payload in payloads(&holder, &gathered) {
+            // Without a durable commit: a notice that is lost with the server is found by looking again.
+            let sent = sqlx::query("select pg_notify($1, $2)")
+                .bind(CHANNEL)
+                .bind(&payload)
+                .execute(&pool)
+                .await;
+            if let Err(cause) = sent {
+                tracing::warn!(error = %cause, "could not tell other instances");
+            }
+        }
+        gathered.clear();
+    }
+}
+
+fn payloads(holder: &str, gathered: &[News]) -> Vec<String> {
+    let mut payloads = vec![holder.to_owned()];
+    for news in gathered {
+        let word = match news {
+            News::Client(id) => format!(" c{id}"),
+            News::Runtime(id) => format!(" r{id}"),
+        };
+        let last = payloads.last_mut().expect("starts with one");
+        if last.len() + word.len() > PAYLOAD_MAX {
+            payloads.push(format!("{holder}{word}"));
+        } else {
+            last.push_str(&word);
+        }
+    }
+    payloads
+}
+
+fn read_payload<'a>(holder: &str, payload: &'a str) -> impl Iterator<Item = News> + 'a {
+    let mut words = payload.split(' ');
+    let own = words.next() == Some(holder);
+    words.filter(move |_| !own).filter_map(|word| {
+        let id = word.get(1..)?.parse().ok()?;
+        match word.as_bytes()[0] {
+            b'c' => Some(News::Client(ClientId(id))),
+            b'r' => Some(News::Runtime(RuntimeId(id))),
+            _ => None,
+        }
+    })
+}
+
+/// Hears what other instances tell. After any error everybody looks again.
+pub async fn hear_others(pool: PgPool, holder: String, hub: Arc<Hub>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let listening = async {
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.listen(CHANNEL).await?;
+            hub.tell_all_here();
+            loop {
+                match listener.try_recv().await? {
+                    Some(notification) => {
+                        for news in read_payload(&holder, notification.payload()) {
+                            hub.tell_here(news);
+                        }
+                    }
+                    None => hub.tell_all_here(),
+                }
+            }
+            #[expect(unreachable_code, reason = "names the type of the block's errors")]
+            Ok::<(), sqlx::Error>(())
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            ended = listening => if let Err(cause) = ended {
+                tracing::warn!(error = %cause, "not listening to other instances, trying again");
+            },
+        }
+        hub.tell_all_here();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_travel_in_payloads_of_bounded_size_and_not_to_oneself() {
+        let news: Vec<_> = (0..2_000)
+            .map(|id| News::Client(ClientId(700_000_000_000_000_000 + id)))
+            .collect();
+        let payloads = payloads("me", &news);
+        assert!(payloads.len() > 1 && payloads.iter().all(|payload| payload.len() <= PAYLOAD_MAX));
+        let heard: Vec<_> = payloads
+            .iter()
+            .flat_map(|payload| read_payload("you", payload))
+            .collect();
+        assert_eq!(heard, news);
+        assert_eq!(
+            payloads.iter().flat_map(|payload| read_payload("me", payload)).count(),
+            0
+        );
+    }
+
+    #[tokio::test]
+    async fn a_listener_hears_what_is_told_after_it_began() {
+        let (hub, _receivers) = Hub::new(1);
+        {
+            let listener = hub.listen(News::Client(ClientId(1)));
+            let mut notified = std::pin::pin!(listener.notified());
+            notified.as_mut().enable();
+            hub.tell(0, News::Client(ClientId(2)));
+            hub.tell(0, News::Client(ClientId(1)));
+            tokio::time::timeout(Duration::from_secs(5), notified).await.expect("was woken");
+        }
+        assert!(hub.waiting.lock().unwrap().is_empty());
+    }
+}
