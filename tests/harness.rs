@@ -1,1 +1,47 @@
-//! Starts the parts of the system for the stories.
+//! Starts the parts of the system for the stories: one throw-away Postgres cluster for all of them, and installations of
+//! services and a dispatcher on it. Waiting is for a condition with a deadline, never a sleep.
+
+mod platform;
+mod studio;
+pub mod shooter;
+
+pub mod engine;
+
+pub use platform::{Installation, Options, cluster};
+pub use studio::{Studio, game_config};
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// Generous: the machine is shared and noisy.
+pub const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Waits until the condition gives something, and says what was waited for if it never does.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = condition().await {
+            return found;
+        }
+        assert!(begun.elapsed() < DEADLINE, "waited {} s in vain: {what}", DEADLINE.as_secs());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A file or folder that `./dev test` has built and named in the environment. Without it the story cannot be told.
+#[expect(clippy::disallowed_methods, reason = "the stories' only settings: where the built artefacts are")]
+pub fn artefact(variable: &str) -> std::path::PathBuf {
+    let path = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run the stories by ./dev test"));
+    let path = std::path::PathBuf::from(path);
+    assert!(path.exists(), "{variable} names `{}`, which does not exist", path.display());
+    path
+}
+
+/// A program that was built beside the stories.
+pub fn program(name: &str) -> std::path::PathBuf {
+    let stories = std::env::current_exe().expect("a running program has a path");
+    let folder = stories.parent().and_then(std::path::Path::parent).expect("target/<profile>/deps/stories");
+    let program = folder.join(name);
+    assert!(program.exists(), "`{}` is missing: cargo build --workspace", program.display());
+    program
+}

@@ -1,1 +1,5 @@
 //! Stories over the whole system.
+
+mod evening;
+mod http;
+mod routes;

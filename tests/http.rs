@@ -1,0 +1,40 @@
+//! Plain requests, for what a typed client would not send.
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Of an error; empty otherwise.
+    pub(crate) qualifier: String,
+    pub(crate) body: String,
+}
+
+fn client() -> &'static reqwest::Client {
+    static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
+    CLIENT.get_or_init(|| {
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        // A connection lives in the runtime of the test that opened it: none is kept.
+        reqwest::Client::builder().no_proxy().tls_certs_only([]).pool_max_idle_per_host(0).build().expect("a client")
+    })
+}
+
+pub(crate) async fn post(url: &str, token: Option<&str>, body: &Value) -> Answer {
+    send(reqwest::Method::POST, url, token, "application/json", body.to_string()).await
+}
+
+pub(crate) async fn send(method: reqwest::Method, url: &str, token: Option<&str>, kind: &str, body: String) -> Answer {
+    let mut request = client().request(method, url).header("content-type", kind).body(body);
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    let response = request.send().await.expect("the dispatcher answers");
+    let status = response.status().as_u16();
+    let body = response.text().await.expect("the answer is text");
+    let qualifier = serde_json::from_str::<Value>(&body)
+        .ok()
+        .and_then(|value| value.get("qualifier")?.as_str().map(str::to_owned))
+        .unwrap_or_default();
+    Answer { status, qualifier, body }
+}

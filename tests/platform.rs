@@ -1,0 +1,195 @@
+//! An installation inside the test's process: services on databases of their own, and a dispatcher in front.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clap::Parser as _;
+use omgservers_dispatcher::Server;
+use omgservers_protocol::client::Client;
+use omgservers_protocol::{admin, support};
+use omgservers_service::Service;
+use omgservers_service::auth::Tokens;
+use omgservers_service::config::{Config, HostConfig};
+use omgservers_service::postgres::{Embedded, EmbeddedSettings};
+use sqlx::Connection as _;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+/// The cluster that all stories of this process share. Throw-away: it may lose data at a crash.
+pub struct Cluster {
+    url: String,
+    next: AtomicU32,
+}
+
+static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+
+pub async fn cluster() -> &'static Cluster {
+    CLUSTER
+        .get_or_init(|| async {
+            let folder = tempfile::Builder::new().prefix("omg-cluster").tempdir().expect("a temporary folder").keep();
+            let settings = EmbeddedSettings { directory: folder.join("pg"), durable: false, max_connections: 400 };
+            let embedded = Embedded::start(settings).await.expect("Postgres starts");
+            clean_up_at_exit(embedded.pid(), &folder);
+            let url = embedded.url();
+            // Statics are not dropped; the process started above ends it.
+            std::mem::forget(embedded);
+            Cluster { url, next: AtomicU32::new(0) }
+        })
+        .await
+}
+
+/// A process that waits for this one to end, however it does, then stops the cluster and removes its folder.
+fn clean_up_at_exit(pid: i32, folder: &Path) {
+    let script = "trap '' INT TERM; cat >/dev/null; kill -INT \"$0\"; while kill -0 \"$0\" 2>/dev/null; do sleep 0.1; done; rm -rf -- \"$1\"";
+    let child = Command::new("sh")
+        .args(["-c", script, &pid.to_string()])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("sh starts");
+    // Its standard input stays open as long as this process lives.
+    std::mem::forget(child);
+}
+
+impl Cluster {
+    /// A new, empty database.
+    pub async fn database(&self) -> String {
+        let name = format!("story_{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let mut connection = sqlx::PgConnection::connect(&self.url).await.expect("the cluster answers");
+        sqlx::query(sqlx::AssertSqlSafe(format!("create database {name}"))).execute(&mut connection).await.expect("a database is created");
+        connection.close().await.ok();
+        self.url.replacen("/omg?", &format!("/{name}?"), 1)
+    }
+}
+
+/// How an installation is made.
+#[derive(Clone)]
+pub struct Options {
+    pub shards: u16,
+    pub databases: usize,
+    pub instances: usize,
+    /// Address of the host that runtimes run on.
+    pub host: String,
+    pub configure: fn(&mut Config),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { shards: 8, databases: 1, instances: 1, host: "process://".into(), configure: |_| {} }
+    }
+}
+
+pub struct Installation {
+    pub services: Vec<Service>,
+    dispatcher: tokio::task::JoinHandle<anyhow::Result<()>>,
+    stop_dispatcher: CancellationToken,
+    /// Address of the dispatcher: the one that everybody uses.
+    pub base: String,
+    folder: TempDir,
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there is a free port").port()
+}
+
+impl Installation {
+    pub async fn start(options: Options) -> Self {
+        let folder = tempfile::Builder::new().prefix("omg-story").tempdir().expect("a temporary folder");
+        let key = folder.path().join("token.pem");
+        std::fs::write(&key, Tokens::generate_key().expect("a key")).expect("the key is written");
+        let cluster = cluster().await;
+        let mut urls = Vec::new();
+        for _ in 0..options.databases {
+            urls.push(cluster.database().await);
+        }
+        let port = free_port();
+        let base = format!("http://127.0.0.1:{port}");
+        let mut services = Vec::new();
+        for _ in 0..options.instances {
+            let mut config = Config::for_tests(folder.path().join("data"));
+            config.shard_count = options.shards;
+            config.database_url = Some(urls[0].clone());
+            config.more_database_urls = urls[1..].to_vec();
+            config.database_max_connections = 24;
+            config.token_private_key = Some(key.to_string_lossy().into_owned());
+            config.server_uri = base.clone();
+            config.image_files_enabled = true;
+            config.bootstrap_enabled = true;
+            config.bootstrap_admin_user_password = Some("admin".into());
+            config.bootstrap_support_user_password = Some("support".into());
+            config.bootstrap_dispatcher_user_password = Some("dispatcher".into());
+            config.bootstrap_hosts =
+                vec![HostConfig { uri: options.host.clone(), cpu_count: 64, memory_mb: 64_000, max_containers: 64 }];
+            (options.configure)(&mut config);
+            services.push(Service::start(config).await.expect("the service starts"));
+        }
+        let addresses: Vec<String> = services.iter().map(|service| format!("http://{}", service.address())).collect();
+        let (stop_dispatcher, dispatcher) = start_dispatcher(port, &addresses).await;
+        Self { services, dispatcher, stop_dispatcher, base, folder }
+    }
+
+    /// A typed client of nobody, at the public address.
+    pub fn client(&self) -> Client {
+        Client::new(&self.base).expect("the address is plain HTTP")
+    }
+
+    /// The address of one service, past the dispatcher.
+    pub fn service_address(&self, index: usize) -> SocketAddr {
+        self.services[index].address()
+    }
+
+    pub async fn admin(&self) -> Client {
+        let call = admin::CreateToken { user: text("admin"), password: text("admin") };
+        let token = self.client().send(&call).await.expect("the admin logs in").raw_token;
+        self.client().with_token(token)
+    }
+
+    pub async fn support(&self) -> Client {
+        let call = support::CreateToken { user: text("support"), password: text("support") };
+        let token = self.client().send(&call).await.expect("support logs in").raw_token;
+        self.client().with_token(token)
+    }
+
+    /// A folder for the story's own files; gone with the installation.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    pub async fn stop(self) {
+        self.stop_dispatcher.cancel();
+        self.dispatcher.await.expect("the dispatcher does not panic").expect("the dispatcher stops");
+        for service in self.services {
+            service.stop().await.expect("the service stops");
+        }
+    }
+}
+
+pub(crate) fn text(value: &str) -> omgservers_protocol::text::Text {
+    omgservers_protocol::text::Text::new(value).expect("a short text")
+}
+
+async fn start_dispatcher(port: u16, services: &[String]) -> (CancellationToken, tokio::task::JoinHandle<anyhow::Result<()>>) {
+    let config = omgservers_dispatcher::Config::parse_from([
+        "omgservers-dispatcher",
+        "--http-address",
+        "127.0.0.1",
+        "--http-port",
+        &port.to_string(),
+        "--management-port",
+        "0",
+        "--user-password",
+        "dispatcher",
+        "--service-uri",
+        &services.join(","),
+    ]);
+    let server = Server::bind(config).await.expect("the dispatcher binds");
+    let stop = CancellationToken::new();
+    (stop.clone(), tokio::spawn(server.serve(stop)))
+}

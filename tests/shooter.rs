@@ -1,0 +1,34 @@
+//! The shooter as a game of the stories.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use omgservers_service::archive::{self, ImageFile};
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shooter-runtime")
+}
+
+/// Its version config, as it is deployed.
+pub fn version() -> Value {
+    let text = std::fs::read_to_string(folder().join("version.json")).expect("shooter-runtime/version.json");
+    serde_json::from_str(&text).expect("a version config")
+}
+
+/// An image of the program that was built beside the stories, for hosts that run processes.
+pub fn image() -> String {
+    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
+    let path = IMAGE.get_or_init(|| pack("shooter-runtime"));
+    format!("file://{}", path.display())
+}
+
+/// Packs a program into an archive in the target folder.
+pub fn pack(name: &str) -> PathBuf {
+    let program = crate::program(name);
+    let path = program.with_extension(format!("{}.tar", std::process::id()));
+    let entry = format!("/{name}");
+    let file = ImageFile { path: entry.clone(), source: program.clone(), mode: 0o755 };
+    archive::write(&path, &format!("stories/{name}:1"), &[entry], &[file], &[]).expect("the image is written");
+    path
+}
