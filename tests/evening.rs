@@ -22,8 +22,9 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) async fn arrive(base: &str, tenant: &str, project: &str, stage: &str, name: &str) -> Self {
-        let player = Player::sign_up(base).await.expect("a player signs up");
-        let client = player.create_client(tenant, project, stage).await.expect("a client");
+        // A part of the platform may be just starting again.
+        let player = eventually("a player signs up", || async { Player::sign_up(base).await.ok() }).await;
+        let client = eventually("a client", || async { player.create_client(tenant, project, stage).await.ok() }).await;
         client.send(&json!({"name": name})).expect("the name is queued");
         Self { client, screen: Screen::default(), place: None, lobby: Vec::new(), statuses: Vec::new(), is_connected: false }
     }

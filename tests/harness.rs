@@ -2,11 +2,13 @@
 //! services and a dispatcher on it. Waiting is for a condition with a deadline, never a sleep.
 
 mod platform;
+mod fleet;
 mod studio;
 pub mod shooter;
 
 pub mod engine;
 
+pub use fleet::{Fleet, Part};
 pub use platform::{Installation, Options, cluster};
 pub use studio::{Studio, game_config};
 
@@ -44,4 +46,24 @@ pub fn program(name: &str) -> std::path::PathBuf {
     let program = folder.join(name);
     assert!(program.exists(), "`{}` is missing: cargo build --workspace", program.display());
     program
+}
+
+/// The built browser client, where `./dev test` has built one.
+pub fn web() -> Option<std::path::PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "the stories' only settings: where the built artefacts are")]
+    std::env::var("OMGSERVERS_TEST_WEB_DIST").ok().map(Into::into)
+}
+
+/// Copies logs or pictures of a story to `test-output/<name>`, to be looked at.
+pub fn keep(name: &str, folder: &std::path::Path) {
+    let target = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-output").join(name);
+    std::fs::create_dir_all(&target).ok();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        std::fs::copy(entry.path(), target.join(entry.file_name())).ok();
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("a bound port has an address").port()
 }

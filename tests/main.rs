@@ -1,5 +1,6 @@
 //! Stories over the whole system.
 
 mod evening;
+mod faults;
 mod http;
 mod routes;

@@ -95,10 +95,6 @@ pub struct Installation {
     folder: TempDir,
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there is a free port").port()
-}
-
 impl Installation {
     pub async fn start(options: Options) -> Self {
         let folder = tempfile::Builder::new().prefix("omg-story").tempdir().expect("a temporary folder");
@@ -109,7 +105,7 @@ impl Installation {
         for _ in 0..options.databases {
             urls.push(cluster.database().await);
         }
-        let port = free_port();
+        let port = crate::free_port();
         let base = format!("http://127.0.0.1:{port}");
         let mut services = Vec::new();
         for _ in 0..options.instances {
@@ -167,6 +163,15 @@ impl Installation {
         self.dispatcher.await.expect("the dispatcher does not panic").expect("the dispatcher stops");
         for service in self.services {
             service.stop().await.expect("the service stops");
+        }
+        // Game servers outlive their service; here they end with it.
+        let running = self.folder.path().join("data/processes/running");
+        for entry in std::fs::read_dir(running).into_iter().flatten().filter_map(Result::ok) {
+            let state = std::fs::read_to_string(entry.path().join("state.json")).unwrap_or_default();
+            let state: serde_json::Value = serde_json::from_str(&state).unwrap_or_default();
+            if let Some(pid) = state["process"][0].as_u64().and_then(|pid| u32::try_from(pid).ok()) {
+                crate::fleet::signal(pid, "KILL");
+            }
         }
     }
 }

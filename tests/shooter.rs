@@ -16,11 +16,15 @@ pub fn version() -> Value {
     serde_json::from_str(&text).expect("a version config")
 }
 
-/// An image of the program that was built beside the stories, for hosts that run processes.
+/// An archive of the program that was built beside the stories, for hosts that run processes.
+pub fn archive() -> PathBuf {
+    static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
+    ARCHIVE.get_or_init(|| pack("shooter-runtime")).clone()
+}
+
+/// The same as the image of a version.
 pub fn image() -> String {
-    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
-    let path = IMAGE.get_or_init(|| pack("shooter-runtime"));
-    format!("file://{}", path.display())
+    format!("file://{}", archive().display())
 }
 
 /// Packs a program into an archive in the target folder.

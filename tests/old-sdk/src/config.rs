@@ -66,7 +66,11 @@ impl Settings {
             Some("never") => Link::Never,
             Some(other) => return Err(unknown("OLD_RUNTIME_LINK", other)),
         };
-        Ok(Settings { credentials, variant, link })
+        Ok(Settings {
+            credentials,
+            variant,
+            link,
+        })
     }
 
     /// Whether this runtime asks for a dispatcher connection.
@@ -113,7 +117,12 @@ mod tests {
         assert!(settings.is_linked());
         let lobby = ("OMGSERVERS_RUNTIME_QUALIFIER", Some("LOBBY"));
         assert!(!read(&[lobby]).ok().unwrap().is_linked());
-        assert!(read(&[lobby, ("OLD_RUNTIME_LINK", Some("always"))]).ok().unwrap().is_linked());
+        assert!(
+            read(&[lobby, ("OLD_RUNTIME_LINK", Some("always"))])
+                .ok()
+                .unwrap()
+                .is_linked()
+        );
         assert!(!read(&[("OLD_RUNTIME_LINK", Some("never"))]).ok().unwrap().is_linked());
     }
 
@@ -121,7 +130,10 @@ mod tests {
     fn unknown_values_are_refused_by_name() {
         for name in ["OLD_RUNTIME_LINK", "OLD_RUNTIME_VARIANT"] {
             let exit = read(&[(name, Some("perhaps"))]).err().unwrap();
-            assert_eq!((exit.code, exit.reason), (2, format!("`perhaps` is not a value of {name}")));
+            assert_eq!(
+                (exit.code, exit.reason),
+                (2, format!("`perhaps` is not a value of {name}"))
+            );
         }
     }
 }

@@ -47,9 +47,10 @@ impl Game {
         match event {
             RuntimeEvent::ServerStarted { .. } => Ok(None),
             RuntimeEvent::CommandReceived { qualifier, body } => self.handle_command(runtime, qualifier, body),
-            RuntimeEvent::MessageReceived { client_id, payload: Payload::Text(text) } => {
-                self.handle_text(runtime, Way::Dispatcher, client_id, text)
-            }
+            RuntimeEvent::MessageReceived {
+                client_id,
+                payload: Payload::Text(text),
+            } => self.handle_text(runtime, Way::Dispatcher, client_id, text),
             RuntimeEvent::MessageReceived { client_id, payload } => {
                 runtime.respond_over_dispatcher(client_id, payload).map(|()| None)
             }
@@ -66,7 +67,9 @@ impl Game {
             "INIT_RUNTIME" => {
                 let config = lua::index(body, "runtime_config")?;
                 if !lua::index(config, "version_config")?.is_object() {
-                    return Err(ScriptError::new("attempt to index local 'version_config' (a nil value)"));
+                    return Err(ScriptError::new(
+                        "attempt to index local 'version_config' (a nil value)",
+                    ));
                 }
             }
             "ADD_CLIENT" => {
@@ -85,7 +88,11 @@ impl Game {
                 let (client_id, message) = (text(body, "client_id")?, text(body, "message")?);
                 return self.handle_text(runtime, Way::Service, &client_id, &message);
             }
-            other => return Err(ScriptError(format!("Unsupported command was received, command_qualifier={other}"))),
+            other => {
+                return Err(ScriptError(format!(
+                    "Unsupported command was received, command_qualifier={other}"
+                )));
+            }
         }
         Ok(None)
     }
@@ -95,7 +102,13 @@ impl Game {
         text(body, "user_id")?;
         let profile = lua::index(body, "profile")?;
         lua::index(profile, "played")?;
-        self.clients.insert(client_id.clone(), Member { group, profile: profile.clone() });
+        self.clients.insert(
+            client_id.clone(),
+            Member {
+                group,
+                profile: profile.clone(),
+            },
+        );
         Ok(client_id)
     }
 
@@ -127,7 +140,9 @@ impl Game {
             "all" => self.tell_all(runtime, &Payload::Text(message.to_owned()))?,
             "stop" => runtime.stop_matchmaking()?,
             "exit" => {
-                let code = argument.parse().map_err(|_| ScriptError(format!("`{argument}` is no exit code")))?;
+                let code = argument
+                    .parse()
+                    .map_err(|_| ScriptError(format!("`{argument}` is no exit code")))?;
                 return Ok(Some(code));
             }
             _ => {}
@@ -147,7 +162,9 @@ impl Game {
     }
 
     fn member(&mut self, client_id: &str) -> Result<&mut Member, ScriptError> {
-        self.clients.get_mut(client_id).ok_or_else(|| ScriptError(format!("no client {client_id} is here")))
+        self.clients
+            .get_mut(client_id)
+            .ok_or_else(|| ScriptError(format!("no client {client_id} is here")))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,11 @@ impl ServiceUrl {
         if host.is_empty() {
             return Err(bad());
         }
-        Ok(ServiceUrl { host: host.to_owned(), port, prefix: prefix.to_owned() })
+        Ok(ServiceUrl {
+            host: host.to_owned(),
+            port,
+            prefix: prefix.to_owned(),
+        })
     }
 
     pub(crate) fn path(&self, path: &str) -> String {
@@ -74,7 +78,9 @@ impl ServiceUrl {
 
     /// One request exactly as it goes over the wire.
     pub(crate) fn post(&self, path: &str, token: Option<&str>, body: &str) -> Vec<u8> {
-        let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let authorization = token
+            .map(|token| format!("Authorization: Bearer {token}\r\n"))
+            .unwrap_or_default();
         format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{authorization}Content-Length: {}\r\n\r\n{body}",
             self.path(path),
@@ -112,8 +118,10 @@ impl Client {
         thread::spawn(move || {
             let mut kept = None;
             while let Ok(request) = incoming.recv() {
-                let answer = exchange(&url, &mut kept, &request, timeout)
-                    .unwrap_or_else(|_| Response { status: 0, body: Vec::new() });
+                let answer = exchange(&url, &mut kept, &request, timeout).unwrap_or_else(|_| Response {
+                    status: 0,
+                    body: Vec::new(),
+                });
                 if outgoing.send(answer).is_err() {
                     break;
                 }
@@ -124,17 +132,11 @@ impl Client {
 
     /// Queues a request; answers come in the order of the requests. `false` when too many are waiting already.
     pub(crate) fn send(&self, request: Vec<u8>) -> bool {
-        match self.requests.try_send(request) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
+        self.requests.try_send(request).is_ok()
     }
 
     pub(crate) fn poll(&self) -> Option<Response> {
-        match self.answers.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.answers.try_recv().ok()
     }
 
     pub(crate) fn wait(&self, limit: Duration) -> Option<Response> {
@@ -142,12 +144,7 @@ impl Client {
     }
 }
 
-fn exchange(
-    url: &ServiceUrl,
-    kept: &mut Option<TcpStream>,
-    request: &[u8],
-    timeout: Duration,
-) -> io::Result<Response> {
+fn exchange(url: &ServiceUrl, kept: &mut Option<TcpStream>, request: &[u8], timeout: Duration) -> io::Result<Response> {
     let deadline = Instant::now() + timeout;
     if let Some(stream) = kept.take() {
         let mut answer = Answer::new(stream);
@@ -178,7 +175,11 @@ struct Answer {
 
 impl Answer {
     fn new(stream: TcpStream) -> Self {
-        Answer { stream, received: Vec::new(), last: false }
+        Answer {
+            stream,
+            received: Vec::new(),
+            last: false,
+        }
     }
 
     fn exchange(&mut self, request: &[u8], deadline: Instant) -> io::Result<Response> {
@@ -206,7 +207,10 @@ impl Answer {
             while self.read_more(deadline)? {}
             self.received[head_end..].to_vec()
         };
-        Ok(Response { status: head.status, body })
+        Ok(Response {
+            status: head.status,
+            body,
+        })
     }
 
     fn read_chunks(&mut self, mut position: usize, deadline: Instant) -> io::Result<Vec<u8>> {
@@ -270,24 +274,39 @@ impl Head {
         if !version.starts_with("HTTP/1.") {
             return Err(invalid("the answer is not HTTP/1"));
         }
-        let status =
-            words.next().and_then(|word| word.parse().ok()).ok_or_else(|| invalid("the answer has no status"))?;
+        let status = words
+            .next()
+            .and_then(|word| word.parse().ok())
+            .ok_or_else(|| invalid("the answer has no status"))?;
         let headers: Vec<(String, String)> = lines
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
             .collect();
-        let mut head = Head { status, headers, content_length: None, chunked: false, close: version == "HTTP/1.0" };
+        let mut head = Head {
+            status,
+            headers,
+            content_length: None,
+            chunked: false,
+            close: version == "HTTP/1.0",
+        };
         if let Some(length) = head.header("Content-Length") {
             head.content_length = Some(length.parse().map_err(|_| invalid("the content length is no number"))?);
         }
-        head.chunked = head.header("Transfer-Encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
-        head.close |= head.header("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        head.chunked = head
+            .header("Transfer-Encoding")
+            .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+        head.close |= head
+            .header("Connection")
+            .is_some_and(|value| value.eq_ignore_ascii_case("close"));
         Ok(head)
     }
 
     /// The whole value of the first header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -298,7 +317,11 @@ pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// Never zero, which would mean "forever" to a socket.
 pub(crate) fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    if left.is_zero() {
+        Err(io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
 }
 
 fn invalid(text: &str) -> io::Error {
@@ -315,6 +338,9 @@ mod tests {
             assert_eq!(ServiceUrl::parse(text).unwrap_err(), BadUrl(text.to_owned()));
         }
         let url = ServiceUrl::parse("http://host:8080/prefix").unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.path("/x")), ("host", 8080, "/prefix/x".to_owned()));
+        assert_eq!(
+            (url.host.as_str(), url.port, url.path("/x")),
+            ("host", 8080, "/prefix/x".to_owned())
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! JSON as the engine's Lua library writes and reads it, and errors as Lua raises them.
 //!
 //! Lua has one table for lists and objects, so an empty one has no type; it has no null, so a null member is no member;
-//! its numbers are doubles printed with 14 digits; its encoder escapes the slash. All of that is visible on the wire.
+//! its numbers are doubles printed with 14 digits; its encoder escapes the slash. All of that is visible on the wire. The
+//! order of members, which in Lua is any, is by name here.
 
 use serde_json::{Number, Value};
 use std::fmt;
@@ -47,7 +48,9 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// Decodes a body; `Err` is where the library raises an error. Null members vanish, since nil is no value.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map(without_nil).map_err(|error| error.to_string())
+    serde_json::from_slice(body)
+        .map(without_nil)
+        .map_err(|error| error.to_string())
 }
 
 /// What `..` makes of a value: strings and numbers have a text, everything else raises an error.
@@ -64,7 +67,9 @@ pub(crate) fn index<'a>(value: &'a Value, key: &str) -> Result<&'a Value, Script
     match value {
         Value::Object(members) => Ok(members.get(key).unwrap_or(&Value::Null)),
         Value::Array(_) => Ok(&Value::Null),
-        _ => Err(ScriptError::new(format!("attempt to index a value that is no table (field '{key}')"))),
+        _ => Err(ScriptError::new(format!(
+            "attempt to index a value that is no table (field '{key}')"
+        ))),
     }
 }
 
@@ -103,7 +108,9 @@ fn write(value: &Value, empty_table: &str, out: &mut String) {
             out.push(']');
         }
         Value::Object(members) => {
-            for (position, (key, member)) in members.iter().enumerate() {
+            let mut members: Vec<(&String, &Value)> = members.iter().collect();
+            members.sort_by_key(|(key, _)| *key);
+            for (position, (key, member)) in members.into_iter().enumerate() {
                 out.push(if position == 0 { '{' } else { ',' });
                 write_text(key, out);
                 out.push(':');
@@ -152,7 +159,11 @@ fn number_text(number: &Number) -> String {
 }
 
 fn trim_zeros(decimal: &str) -> &str {
-    if decimal.contains('.') { decimal.trim_end_matches('0').trim_end_matches('.') } else { decimal }
+    if decimal.contains('.') {
+        decimal.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        decimal
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +206,10 @@ mod tests {
     #[test]
     fn slashes_and_controls_are_escaped() {
         check(r#""a/b""#, r#""a\/b""#);
-        check(r#""tab\t quote\" back\\ bell\u0007 del\u007f é""#, r#""tab\t quote\" back\\ bell\u0007 del\u007f é""#);
+        check(
+            r#""tab\t quote\" back\\ bell\u0007 del\u007f é""#,
+            r#""tab\t quote\" back\\ bell\u0007 del\u007f é""#,
+        );
     }
 
     #[test]

@@ -25,29 +25,44 @@ fn play(settings: &Settings) -> Exit {
     let qualifier = &settings.credentials.runtime_qualifier;
     let mut runtime = match Runtime::new(&settings.credentials, settings.variant, settings.is_linked()) {
         Ok(runtime) => runtime,
-        Err(error) => return Exit { code: 1, reason: error.to_string() },
+        Err(error) => {
+            return Exit {
+                code: 1,
+                reason: error.to_string(),
+            };
+        }
     };
-    log(&format!("{qualifier} starts, variant {:?}, linked {}", settings.variant, runtime.is_linked()));
+    log(&format!(
+        "{qualifier} starts, variant {:?}, linked {}",
+        settings.variant,
+        runtime.is_linked()
+    ));
     if let Err(error) = runtime.start() {
-        return Exit { code: 1, reason: error.to_string() };
+        return Exit {
+            code: 1,
+            reason: error.to_string(),
+        };
     }
     let mut game = Game::default();
     let mut last_frame = Instant::now();
-    let mut errors_logged = 0;
     loop {
         thread::sleep(FRAME);
         let now = Instant::now();
         let events = runtime.update(now.duration_since(last_frame).as_secs_f64());
         last_frame = now;
-        for error in &runtime.script_errors()[errors_logged..] {
+        for error in runtime.take_script_errors() {
             log(&format!("SDK script error: {error}"));
         }
-        errors_logged = runtime.script_errors().len();
         for event in events {
             log(&format!("{event:?}"));
             match game.handle(&mut runtime, &event) {
                 Ok(None) => {}
-                Ok(Some(code)) => return Exit { code, reason: "a player wanted it".to_owned() },
+                Ok(Some(code)) => {
+                    return Exit {
+                        code,
+                        reason: "a player wanted it".to_owned(),
+                    };
+                }
                 Err(error) => log(&format!("game script error: {error}")),
             }
         }

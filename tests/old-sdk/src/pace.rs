@@ -16,7 +16,11 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Pace { timer: 0.0, empty_rounds: 0, fast: true }
+        Pace {
+            timer: 0.0,
+            empty_rounds: 0,
+            fast: true,
+        }
     }
 
     /// Whether this frame polls. The time of the polling frame itself is not counted, as in the original.

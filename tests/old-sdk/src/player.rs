@@ -5,23 +5,23 @@
 //! player that never polls again and says nothing.
 
 mod event;
+mod process;
+mod session;
 
 pub use event::{Event, Missed, Options, RuntimeQualifier, State};
 
-use crate::Variant;
 use crate::http::{BadUrl, Client, Response, ServiceUrl};
 use crate::lua::{self, ScriptError};
-use crate::pace::Pace;
-use crate::websocket::{Payload, Socket, SocketEvent};
+use crate::websocket::Payload;
+use process::joined;
 use serde_json::Value;
+use session::{Call, CallKind, Connected, Session};
 use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Length of one frame of [`Player::run_until`] in seconds.
 const FRAME: f64 = 1.0 / 60.0;
-/// Sockets at one time: the current one, and closed ones whose last event is still to come.
-const SOCKETS_MAX: usize = 8;
 
 /// One player of a game.
 #[derive(Debug)]
@@ -35,130 +35,19 @@ pub struct Player {
     script_errors: Vec<ScriptError>,
 }
 
-/// What `reset` throws away.
-#[derive(Debug)]
-struct Session {
-    pending: VecDeque<Call>,
-    events: Vec<Event>,
-    pace: Pace,
-    interchange_requested: bool,
-    callback_crashed: bool,
-    failed: bool,
-    api_token: Option<String>,
-    client: Option<Connected>,
-    version: (Option<String>, Option<String>),
-    greeted: bool,
-    sockets: Vec<Socket>,
-    /// The newest socket is the game's; without this flag there is none to send over.
-    has_connection: bool,
-    /// The SDK's only way to tell a wanted close from an unwanted one. Opening the next socket clears it.
-    self_disconnection: bool,
-}
-
-/// The client and its three lists.
-#[derive(Debug)]
-struct Connected {
-    id: Value,
-    next_message_id: u64,
-    outgoing: Vec<String>,
-    incoming: Vec<Value>,
-    consumed: Vec<Value>,
-}
-
-/// A request on its way.
-#[derive(Debug)]
-struct Call {
-    kind: CallKind,
-    request: Vec<u8>,
-    attempts_left: u32,
-    /// Asked for before a `reset`: its answer concerns nobody.
-    forgotten: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallKind {
-    Ping,
-    CreateUser,
-    CreateToken,
-    CreateClient,
-    Interchange,
-}
-
-impl CallKind {
-    fn operation(self) -> &'static str {
-        match self {
-            CallKind::Ping => "ping-service",
-            CallKind::CreateUser => "create-user",
-            CallKind::CreateToken => "create-token",
-            CallKind::CreateClient => "create-client",
-            CallKind::Interchange => "interchange",
-        }
-    }
-
-    /// How often the same bytes are sent in all.
-    fn attempts(self) -> u32 {
-        match self {
-            CallKind::Ping => 2,
-            CallKind::CreateUser | CallKind::CreateToken | CallKind::CreateClient => 4,
-            CallKind::Interchange => 6,
-        }
-    }
-
-    fn failure(self) -> &'static str {
-        match self {
-            CallKind::Ping => "Ping response was failed",
-            CallKind::CreateUser => "user was not created",
-            CallKind::CreateToken => "token was not received",
-            CallKind::CreateClient => "client was not created",
-            CallKind::Interchange => "interchange failed",
-        }
-    }
-}
-
-impl Session {
-    fn new() -> Self {
-        Session {
-            pending: VecDeque::new(),
-            events: Vec::new(),
-            pace: Pace::new(),
-            interchange_requested: false,
-            callback_crashed: false,
-            failed: false,
-            api_token: None,
-            client: None,
-            version: (None, None),
-            greeted: false,
-            sockets: Vec::new(),
-            has_connection: false,
-            self_disconnection: false,
-        }
-    }
-
-    fn fail(&mut self, reason: String) {
-        self.failed = true;
-        self.events.push(Event::PlayerFailed { reason });
-    }
-
-    fn disconnect(&mut self) {
-        if std::mem::take(&mut self.has_connection) {
-            if let Some(socket) = self.sockets.last_mut() {
-                socket.disconnect();
-            }
-            self.self_disconnection = true;
-        }
-    }
-
-    fn connected(&mut self) -> Result<&mut Connected, ScriptError> {
-        self.client.as_mut().ok_or_else(|| ScriptError::new("The client must be created."))
-    }
-}
-
 impl Player {
     /// A player that has done nothing yet. `service_url` has no slash at its end.
     pub fn new(service_url: &str, options: Options) -> Result<Self, BadUrl> {
         let url = ServiceUrl::parse(service_url)?;
         let http = Client::start(url.clone(), options.http_timeout);
-        Ok(Player { url, options, http, session: Session::new(), held: VecDeque::new(), script_errors: Vec::new() })
+        Ok(Player {
+            url,
+            options,
+            http,
+            session: Session::new(),
+            held: VecDeque::new(),
+            script_errors: Vec::new(),
+        })
     }
 
     /// Whether the player is well.
@@ -171,9 +60,9 @@ impl Player {
         }
     }
 
-    /// Errors inside Lua code: the engine only prints them.
-    pub fn script_errors(&self) -> &[ScriptError] {
-        &self.script_errors
+    /// Errors inside Lua code since the last call: the engine only prints them.
+    pub fn take_script_errors(&mut self) -> Vec<ScriptError> {
+        std::mem::take(&mut self.script_errors)
     }
 
     /// Forgets everything, also having failed.
@@ -181,7 +70,13 @@ impl Player {
         self.session.disconnect();
         let pending = std::mem::take(&mut self.session.pending);
         self.session = Session::new();
-        self.session.pending = pending.into_iter().map(|call| Call { forgotten: true, ..call }).collect();
+        self.session.pending = pending
+            .into_iter()
+            .map(|call| Call {
+                forgotten: true,
+                ..call
+            })
+            .collect();
         self.held.clear();
     }
 
@@ -200,7 +95,11 @@ impl Player {
     /// Gets a token, then a client; SIGNED_IN and polling follow.
     pub fn sign_in(&mut self, user_id: &str, password: &str) -> Result<(), ScriptError> {
         self.assert_not_failed()?;
-        let body = format!(r#"{{"user_id":{},"password":{}}}"#, lua::quote(user_id), lua::quote(password));
+        let body = format!(
+            r#"{{"user_id":{},"password":{}}}"#,
+            lua::quote(user_id),
+            lua::quote(password)
+        );
         self.call(CallKind::CreateToken, &body)
     }
 
@@ -272,7 +171,11 @@ impl Player {
             }
             if Instant::now() >= deadline {
                 let script_errors = self.script_errors.clone();
-                return Err(Missed { state: self.state(), events: seen, script_errors });
+                return Err(Missed {
+                    state: self.state(),
+                    events: seen,
+                    script_errors,
+                });
             }
             thread::sleep(Duration::from_secs_f64(FRAME / self.options.speed.max(1.0)));
             let now = Instant::now();
@@ -305,7 +208,12 @@ impl Player {
             CallKind::Ping | CallKind::CreateUser | CallKind::CreateToken => None,
         };
         let request = self.url.post(&path, token, body);
-        self.send(Call { kind, request, attempts_left: kind.attempts(), forgotten: false })
+        self.send(Call {
+            kind,
+            request,
+            attempts_left: kind.attempts(),
+            forgotten: false,
+        })
     }
 
     fn send(&mut self, mut call: Call) -> Result<(), ScriptError> {
@@ -318,7 +226,9 @@ impl Player {
     }
 
     fn handle_response(&mut self, response: &Response) {
-        let Some(call) = self.session.pending.pop_front() else { return };
+        let Some(call) = self.session.pending.pop_front() else {
+            return;
+        };
         if call.forgotten {
             return;
         }
@@ -344,8 +254,9 @@ impl Player {
     fn handle_failure(&mut self, kind: CallKind, status: u16, body: &str, error: &str) {
         if kind != CallKind::Ping {
             let failure = kind.failure();
-            self.session
-                .fail(format!("{failure}, response_status={status}, decoded_body={body}, encoding_error={error}"));
+            self.session.fail(format!(
+                "{failure}, response_status={status}, decoded_body={body}, encoding_error={error}"
+            ));
         }
     }
 
@@ -361,7 +272,9 @@ impl Player {
             }
             CallKind::CreateToken => {
                 self.session.api_token = Some(needed_text(body, "raw_token")?);
-                let Options { tenant, project, stage, .. } = &self.options;
+                let Options {
+                    tenant, project, stage, ..
+                } = &self.options;
                 let (tenant, project, stage) = (lua::quote(tenant), lua::quote(project), lua::quote(stage));
                 let body = format!(r#"{{"tenant":{tenant},"project":{project},"stage":{stage}}}"#);
                 self.call(CallKind::CreateClient, &body)?;
@@ -394,134 +307,9 @@ impl Player {
         }
         Ok(())
     }
-
-    /// One step of the polling process: at a tick send, then handle what earlier answers brought.
-    fn interchange(&mut self, dt: f64) -> Result<(), ScriptError> {
-        let session = &mut self.session;
-        let Some(client) = session.client.as_mut() else { return Ok(()) };
-        if session.failed || !session.pace.is_due(dt) {
-            return Ok(());
-        }
-        // An answer that arrives meanwhile is not handled before the next frame, so the order of the two does not show.
-        let messages = std::mem::take(&mut client.incoming);
-        if !session.interchange_requested {
-            session.interchange_requested = true;
-            let outgoing = std::mem::take(&mut client.outgoing).join(",");
-            let consumed: Vec<String> = std::mem::take(&mut client.consumed).iter().map(lua::encode).collect();
-            let body = format!(
-                r#"{{"client_id":{},"outgoing_messages":[{outgoing}],"consumed_messages":[{}]}}"#,
-                lua::encode(&client.id),
-                consumed.join(",")
-            );
-            self.call(CallKind::Interchange, &body)?;
-        }
-        self.session.pace.count_round(messages.is_empty());
-        messages.iter().try_for_each(|message| self.handle_message(message))
-    }
-
-    fn handle_message(&mut self, message: &Value) -> Result<(), ScriptError> {
-        let body = lua::index(message, "body")?;
-        let session = &mut self.session;
-        match lua::index(message, "qualifier")?.as_str().unwrap_or_default() {
-            "SERVER_WELCOME_MESSAGE" => {
-                let part = |name| Ok(lua::concatenated(lua::index(body, name)?));
-                session.version = (part("version_id")?, part("version_created")?);
-            }
-            "MATCHMAKER_ASSIGNMENT_MESSAGE" => {
-                lua::index(body, "matchmaker_id")?;
-            }
-            "RUNTIME_ASSIGNMENT_MESSAGE" => {
-                let runtime_id = lua::concatenated(lua::index(body, "runtime_id")?).unwrap_or_default();
-                let qualifier = lua::index(body, "runtime_qualifier")?;
-                session.disconnect();
-                match qualifier.as_str() {
-                    Some("LOBBY") if !session.greeted => {
-                        session.greeted = true;
-                        let (version_id, version_created) = session.version.clone();
-                        session.events.push(Event::Greeted { version_id, version_created });
-                    }
-                    Some("LOBBY") => session
-                        .events
-                        .push(Event::Assigned { runtime_qualifier: RuntimeQualifier::Lobby, runtime_id }),
-                    Some("MATCH") => session
-                        .events
-                        .push(Event::Assigned { runtime_qualifier: RuntimeQualifier::Match, runtime_id }),
-                    _ => {
-                        let qualifier = joined(qualifier, "runtime_qualifier")?;
-                        session.fail(format!(
-                            "an unknown runtime qualifier was assigned, runtime_qualifier={qualifier}"
-                        ));
-                    }
-                }
-            }
-            "SERVER_OUTGOING_MESSAGE" => {
-                let message = lua::index(body, "message")?.clone();
-                session.events.push(Event::MessageReceived { message });
-            }
-            "CONNECTION_UPGRADE_MESSAGE" => match lua::index(body, "protocol")? {
-                Value::String(protocol) if protocol == "DISPATCHER" => {
-                    let token = joined(lua::index(lua::index(body, "web_socket_config")?, "ws_token")?, "ws_token")?;
-                    self.connect(&token)?;
-                }
-                protocol => {
-                    let protocol = joined(protocol, "upgrade_protocol")?;
-                    session.fail(format!("unsupported connection upgrade protocol, protocol={protocol}"));
-                }
-            },
-            "DISCONNECTION_REASON_MESSAGE" => {
-                let reason = joined(lua::index(body, "reason")?, "reason")?;
-                session.fail(format!("client was disconnected by the server, reason={reason}"));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn connect(&mut self, token: &str) -> Result<(), ScriptError> {
-        if self.session.sockets.len() >= SOCKETS_MAX {
-            return Err(ScriptError::new("too many sockets are open"));
-        }
-        let path = format!("/dispatcher/v1/entrypoint/websocket/endpoint?ws_token={token}");
-        self.session.self_disconnection = false;
-        self.session.sockets.push(Socket::connect(&self.url, &path));
-        self.session.has_connection = true;
-        Ok(())
-    }
-
-    fn poll_sockets(&mut self) {
-        let session = &mut self.session;
-        let happened: Vec<SocketEvent> = session.sockets.iter_mut().flat_map(Socket::poll).collect();
-        // The SDK keeps its handle of a socket that ended, so that sending over it is an error of the engine's.
-        let current = session.sockets.len().saturating_sub(1);
-        let mut position = 0;
-        let has_connection = session.has_connection;
-        session.sockets.retain(|socket| {
-            let keep = !socket.has_ended() || (has_connection && position == current);
-            position += 1;
-            keep
-        });
-        for event in happened {
-            match event {
-                SocketEvent::Connected => session.events.push(match self.options.variant {
-                    Variant::Ref => Event::ConnectionUpgraded,
-                    Variant::Sdk097a1e2 => Event::ConnectionDispatched,
-                }),
-                SocketEvent::Message(payload) => session.events.push(Event::DispatcherMessageReceived { payload }),
-                SocketEvent::Error(message) => session.fail(format!("dispatcher failed, message={message}")),
-                SocketEvent::Disconnected { .. } if session.self_disconnection => {}
-                SocketEvent::Disconnected { message, code } => session.fail(format!(
-                    "The connection to the dispatcher was disconnected, message={message}, code={code}"
-                )),
-            }
-        }
-    }
 }
 
 /// A field that the SDK uses as a string.
 fn needed_text(body: &Value, field: &str) -> Result<String, ScriptError> {
     joined(lua::index(body, field)?, field)
-}
-
-fn joined(value: &Value, name: &str) -> Result<String, ScriptError> {
-    lua::concatenated(value).ok_or_else(|| ScriptError::new(format!("attempt to concatenate local '{name}'")))
 }

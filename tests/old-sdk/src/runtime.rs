@@ -4,6 +4,8 @@
 //! connection with code 5. An answer that is not JSON, or none at all, crashes the very code that would have ended the
 //! process: it stays alive and never polls again.
 
+mod commands;
+
 use crate::Variant;
 use crate::http::{BadUrl, Client, Response, ServiceUrl};
 use crate::lua::{self, ScriptError};
@@ -154,9 +156,9 @@ impl Runtime {
         self.silent
     }
 
-    /// Errors inside Lua code: the engine only prints them.
-    pub fn script_errors(&self) -> &[ScriptError] {
-        &self.script_errors
+    /// Errors inside Lua code since the last call: the engine only prints them.
+    pub fn take_script_errors(&mut self) -> Vec<ScriptError> {
+        std::mem::take(&mut self.script_errors)
     }
 
     /// One frame, `dt` seconds after the one before.
@@ -193,103 +195,13 @@ impl Runtime {
         true
     }
 
-    /// RESPOND_CLIENT: a message to one player by way of the service.
-    pub fn respond_client(&mut self, client_id: &str, message: &Value) -> Result<(), ScriptError> {
-        self.command("RESPOND_CLIENT", &fields(&[("client_id", &client_id.into()), ("message", message)]))
-    }
-
-    /// SET_PROFILE: replaces the player's profile.
-    pub fn set_profile(&mut self, client_id: &str, profile: &Value) -> Result<(), ScriptError> {
-        self.command("SET_PROFILE", &fields(&[("client_id", &client_id.into()), ("profile", profile)]))
-    }
-
-    /// SET_ATTRIBUTES: obsolete, no server knows it.
-    pub fn set_attributes(&mut self, client_id: &str, attributes: &Value) -> Result<(), ScriptError> {
-        let attributes = serde_json::json!({ "attributes": attributes });
-        self.command("SET_ATTRIBUTES", &fields(&[("client_id", &client_id.into()), ("attributes", &attributes)]))
-    }
-
-    /// MULTICAST_MESSAGE: a message to some players by way of the service.
-    pub fn multicast_message(&mut self, clients: &[&str], message: &Value) -> Result<(), ScriptError> {
-        self.command("MULTICAST_MESSAGE", &fields(&[("clients", &clients.into()), ("message", message)]))
-    }
-
-    /// BROADCAST_MESSAGE: a message to all players by way of the service.
-    pub fn broadcast_message(&mut self, message: &Value) -> Result<(), ScriptError> {
-        self.command("BROADCAST_MESSAGE", &fields(&[("message", message)]))
-    }
-
-    /// KICK_CLIENT: out of this runtime.
-    pub fn kick_client(&mut self, client_id: &str) -> Result<(), ScriptError> {
-        self.command("KICK_CLIENT", &fields(&[("client_id", &client_id.into())]))
-    }
-
-    /// REQUEST_MATCHMAKING: into a match of that mode.
-    pub fn request_matchmaking(&mut self, client_id: &str, mode: &str) -> Result<(), ScriptError> {
-        self.command("REQUEST_MATCHMAKING", &fields(&[("client_id", &client_id.into()), ("mode", &mode.into())]))
-    }
-
-    /// STOP_MATCHMAKING: no further players.
-    pub fn stop_matchmaking(&mut self) -> Result<(), ScriptError> {
-        self.command("STOP_MATCHMAKING", self.variant.empty_command_body())
-    }
-
-    /// UPGRADE_CONNECTION: the player shall open a dispatcher connection.
-    pub fn upgrade_connection(&mut self, client_id: &str) -> Result<(), ScriptError> {
-        let body = fields(&[("client_id", &client_id.into()), ("protocol", &"DISPATCHER".into())]);
-        self.command("UPGRADE_CONNECTION", &body)
-    }
-
-    /// Over the dispatcher to one player.
-    pub fn respond_over_dispatcher(&mut self, client_id: &str, payload: &Payload) -> Result<(), ScriptError> {
-        self.multicast_over_dispatcher(&[client_id], payload)
-    }
-
-    /// Over the dispatcher to some players.
-    pub fn multicast_over_dispatcher(&mut self, clients: &[&str], payload: &Payload) -> Result<(), ScriptError> {
-        if clients.is_empty() {
-            return Err(ScriptError::new("The clients must not be empty."));
-        }
-        self.send_over_dispatcher(Some(clients), payload)
-    }
-
-    /// Over the dispatcher to all players. [`Variant::Ref`] has the call, but it cannot work.
-    pub fn broadcast_over_dispatcher(&mut self, payload: &Payload) -> Result<(), ScriptError> {
-        if self.variant == Variant::Ref {
-            return Err(ScriptError::new("The clients must not be nil."));
-        }
-        self.send_over_dispatcher(None, payload)
-    }
-
-    fn send_over_dispatcher(&mut self, clients: Option<&[&str]>, payload: &Payload) -> Result<(), ScriptError> {
-        self.assert_started()?;
-        let clients =
-            clients.map(|clients| format!(r#""clients":{},"#, lua::encode(&clients.into()))).unwrap_or_default();
-        let (encoding, message) = match payload {
-            Payload::Text(text) => ("TXT", text.clone()),
-            Payload::Binary(bytes) => ("B64", BASE64.encode(bytes)),
-        };
-        let frame = format!(r#"{{{clients}"encoding":"{encoding}","message":{}}}"#, lua::quote(&message));
-        match &mut self.socket {
-            Some(socket) => socket.send(&Payload::Text(frame)),
-            None => Err(ScriptError::new("The connection was not created.")),
-        }
-    }
-
-    fn assert_started(&self) -> Result<(), ScriptError> {
-        if self.started { Ok(()) } else { Err(ScriptError::new("The server must be started.")) }
-    }
-
-    fn command(&mut self, qualifier: &str, body: &str) -> Result<(), ScriptError> {
-        self.assert_started()?;
-        self.outgoing.push(format!(r#"{{"qualifier":"{qualifier}","body":{body}}}"#));
-        Ok(())
-    }
-
     fn interchange(&mut self) -> Result<(), ScriptError> {
         let outgoing = std::mem::take(&mut self.outgoing).join(",");
         let consumed: Vec<String> = std::mem::take(&mut self.consumed).iter().map(lua::encode).collect();
-        let body = format!(r#"{{"outgoing_commands":[{outgoing}],"consumed_commands":[{}]}}"#, consumed.join(","));
+        let body = format!(
+            r#"{{"outgoing_commands":[{outgoing}],"consumed_commands":[{}]}}"#,
+            consumed.join(",")
+        );
         self.call(Call::Interchange, "interchange", &body)
     }
 
@@ -315,10 +227,15 @@ impl Runtime {
                     Call::Interchange => "interchange failed",
                 };
                 let (status, body) = (response.status, lua::encode_by_default(&body));
-                self.end(API_EXIT_CODE, format!("{failure}, response_status={status}, decoded_body={body}"));
+                self.end(
+                    API_EXIT_CODE,
+                    format!("{failure}, response_status={status}, decoded_body={body}"),
+                );
                 Ok(())
             }
-            Ok(_) | Err(_) => Err(ScriptError::new("attempt to concatenate local 'inlined_body' (a nil value)")),
+            Ok(_) | Err(_) => Err(ScriptError::new(
+                "attempt to concatenate local 'inlined_body' (a nil value)",
+            )),
         };
         if let Err(error) = handled {
             self.silent = true;
@@ -346,7 +263,8 @@ impl Runtime {
         for command in commands {
             let id = lua::index(command, "id")?;
             // The real game logs every command, and the log formats the id as a number.
-            if !lua::concatenated(id).is_some_and(|id| id.parse::<f64>().is_ok()) {
+            let id_is_number = lua::concatenated(id).is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
+            if !id_is_number {
                 return Err(ScriptError::new("bad argument #2 to 'format' (number expected)"));
             }
             if !lua::index(command, "qualifier")?.is_string() {
@@ -366,7 +284,9 @@ impl Runtime {
 
     fn set_started(&mut self) {
         self.started = true;
-        self.events.push(RuntimeEvent::ServerStarted { runtime_qualifier: self.runtime_qualifier.clone() });
+        self.events.push(RuntimeEvent::ServerStarted {
+            runtime_qualifier: self.runtime_qualifier.clone(),
+        });
     }
 
     fn end(&mut self, code: i32, reason: String) {
@@ -383,10 +303,16 @@ impl Runtime {
                     Err(error) => self.script_errors.push(error),
                 },
                 SocketEvent::Error(message) => {
-                    self.end(WS_EXIT_CODE, format!("the connection to the dispatcher failed, message={message}"));
+                    self.end(
+                        WS_EXIT_CODE,
+                        format!("the connection to the dispatcher failed, message={message}"),
+                    );
                 }
                 SocketEvent::Disconnected { .. } => {
-                    self.end(WS_EXIT_CODE, "the connection to the dispatcher was disconnected".to_owned());
+                    self.end(
+                        WS_EXIT_CODE,
+                        "the connection to the dispatcher was disconnected".to_owned(),
+                    );
                 }
             }
         }
@@ -408,17 +334,11 @@ fn read_frame(payload: &Payload) -> Result<RuntimeEvent, ScriptError> {
     let payload = match text("encoding")?.as_str() {
         "TXT" => Payload::Text(message),
         "B64" => Payload::Binary(BASE64.decode(message).map_err(|error| ScriptError(error.to_string()))?),
-        encoding => return Err(ScriptError(format!("attempt to concatenate a nil message of encoding {encoding}"))),
+        encoding => {
+            return Err(ScriptError(format!(
+                "attempt to concatenate a nil message of encoding {encoding}"
+            )));
+        }
     };
     Ok(RuntimeEvent::MessageReceived { client_id, payload })
-}
-
-/// A body with its fields in this order; a nil field is no field.
-fn fields(fields: &[(&str, &Value)]) -> String {
-    let fields: Vec<String> = fields
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| format!("{}:{}", lua::quote(name), lua::encode(value)))
-        .collect();
-    format!("{{{}}}", fields.join(","))
 }

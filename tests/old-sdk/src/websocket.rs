@@ -4,11 +4,11 @@
 //! handshake) and careless at the end: closing from this side just ends the TCP connection, without a close frame. All
 //! events, also those of a close that the game asked for, arrive at the next frame.
 
-use crate::http::{Head, ServiceUrl, find, time_left};
+mod handshake;
+
+use crate::http::ServiceUrl;
 use crate::lua::ScriptError;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use sha1::{Digest, Sha1};
+use handshake::{Opened, shake_hands};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
@@ -19,12 +19,8 @@ use std::time::{Duration, Instant};
 
 /// From the call of `connect` to the end of the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Size of the extension's buffer for the answer to the handshake.
-const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one incoming message, and of outgoing ones waiting to be written.
 const BUFFER_BYTES_MAX: usize = 16 << 20;
-/// From RFC 6455.
-const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;
@@ -58,18 +54,17 @@ pub(crate) struct Socket {
 
 #[derive(Debug)]
 enum State {
-    Connecting { since: Instant, outcome: Receiver<Result<Opened, String>> },
+    Connecting {
+        since: Instant,
+        outcome: Receiver<Result<Opened, String>>,
+    },
     Open(Open),
     /// Over, but the game has not been told yet.
-    Ending { error: Option<String>, code: u16 },
+    Ending {
+        error: Option<String>,
+        code: u16,
+    },
     Ended,
-}
-
-#[derive(Debug)]
-struct Opened {
-    stream: TcpStream,
-    /// Bytes that came in one piece with the end of the handshake.
-    rest: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -91,7 +86,10 @@ impl Socket {
             // Nobody may be waiting any more: the game closed the socket meanwhile.
             let _ = result.send(shake_hands(&url, &path, since + CONNECT_TIMEOUT));
         });
-        Socket { host, state: State::Connecting { since, outcome } }
+        Socket {
+            host,
+            state: State::Connecting { since, outcome },
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -126,8 +124,16 @@ impl Socket {
         match &mut self.state {
             State::Ended => Vec::new(),
             State::Ending { error, code } => {
-                let disconnected = SocketEvent::Disconnected { message: String::new(), code: *code };
-                let events = error.take().map(SocketEvent::Error).into_iter().chain([disconnected]).collect();
+                let disconnected = SocketEvent::Disconnected {
+                    message: String::new(),
+                    code: *code,
+                };
+                let events = error
+                    .take()
+                    .map(SocketEvent::Error)
+                    .into_iter()
+                    .chain([disconnected])
+                    .collect();
                 self.state = State::Ended;
                 events
             }
@@ -161,7 +167,10 @@ impl Socket {
     }
 
     fn fail(&mut self, error: String) -> Vec<SocketEvent> {
-        self.state = State::Ending { error: Some(error), code: 0 };
+        self.state = State::Ending {
+            error: Some(error),
+            code: 0,
+        };
         Vec::new()
     }
 }
@@ -182,7 +191,12 @@ impl Open {
             }
         }
         self.outgoing.extend_from_slice(&mask);
-        self.outgoing.extend(payload.iter().enumerate().map(|(position, byte)| byte ^ mask[position % 4]));
+        self.outgoing.extend(
+            payload
+                .iter()
+                .enumerate()
+                .map(|(position, byte)| byte ^ mask[position % 4]),
+        );
     }
 
     /// Reads, then writes, without waiting. The second half is the code of a close by the server.
@@ -194,7 +208,9 @@ impl Open {
             while let Some((opcode, payload)) = self.next_frame()? {
                 match opcode {
                     CLOSE => {
-                        let code = payload.first_chunk::<2>().map_or(1005, |code| u16::from_be_bytes(*code));
+                        let code = payload
+                            .first_chunk::<2>()
+                            .map_or(1005, |code| u16::from_be_bytes(*code));
                         self.queue(CLOSE, &payload);
                         closed = Some(code);
                         break 'reading;
@@ -289,70 +305,9 @@ fn as_payload(opcode: u8, bytes: Vec<u8>) -> Result<Payload, String> {
     if opcode == BINARY {
         return Ok(Payload::Binary(bytes));
     }
-    String::from_utf8(bytes).map(Payload::Text).map_err(|_| "a text frame is not UTF-8".into())
-}
-
-fn shake_hands(url: &ServiceUrl, path: &str, deadline: Instant) -> Result<Opened, String> {
-    let mut stream = url.connect(deadline).map_err(|error| format!("Failed to open connection: {error}"))?;
-    let key = BASE64.encode((u128::from(random()) << 64 | u128::from(random())).to_be_bytes());
-    let answer = exchange(&mut stream, &handshake(url, path, &key), deadline).map_err(|error| {
-        match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "Connect sequence timed out".to_owned(),
-            _ => format!("Failed receiving handshake headers. {error}"),
-        }
-    })?;
-    let end = find(&answer, b"\r\n\r\n").expect("the exchange ends with the head") + 4;
-    verify(&String::from_utf8_lossy(&answer[..end]), &key)?;
-    stream.set_nonblocking(true).map_err(|error| error.to_string())?;
-    Ok(Opened { stream, rest: answer[end..].to_vec() })
-}
-
-fn handshake(url: &ServiceUrl, path: &str, key: &str) -> Vec<u8> {
-    let port = if matches!(url.port, 80 | 443) { String::new() } else { format!(":{}", url.port) };
-    format!(
-        "GET {path} HTTP/1.1\r\nHost: {}{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: omgservers\r\n\r\n",
-        url.host
-    )
-    .into_bytes()
-}
-
-fn exchange(stream: &mut TcpStream, request: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
-    stream.set_write_timeout(Some(time_left(deadline)?))?;
-    stream.write_all(request)?;
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
-    while find(&answer, b"\r\n\r\n").is_none() {
-        stream.set_read_timeout(Some(time_left(deadline)?))?;
-        let count = stream.read(&mut buffer)?;
-        if count == 0 || answer.len() > HANDSHAKE_BYTES_MAX {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        answer.extend_from_slice(&buffer[..count]);
-    }
-    Ok(answer)
-}
-
-fn verify(head: &str, key: &str) -> Result<(), String> {
-    let refused = |text: &str| Err(format!("Failed verifying handshake headers: {text}"));
-    let head = match Head::parse(head) {
-        Ok(head) => head,
-        Err(error) => return refused(&error.to_string()),
-    };
-    if head.status != 101 {
-        return Err(format!("Wrong response status: {}", head.status));
-    }
-    if !head.header("Connection").is_some_and(|value| value.eq_ignore_ascii_case("Upgrade")) {
-        return refused("Connection");
-    }
-    if !head.header("Upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket")) {
-        return refused("Upgrade");
-    }
-    let accept = BASE64.encode(Sha1::digest(format!("{key}{ACCEPT_SUFFIX}")));
-    if head.header("Sec-WebSocket-Accept") != Some(&accept) {
-        return refused("Sec-WebSocket-Accept");
-    }
-    Ok(())
+    String::from_utf8(bytes)
+        .map(Payload::Text)
+        .map_err(|_| "a text frame is not UTF-8".into())
 }
 
 /// Unpredictable enough for keys and masks, without a dependency.

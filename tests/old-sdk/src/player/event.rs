@@ -48,9 +48,15 @@ pub enum Event {
     /// There is a client; polling begins.
     SignedIn { client_id: String },
     /// The first lobby assignment; `None` where the welcome message had not arrived before it.
-    Greeted { version_id: Option<String>, version_created: Option<String> },
+    Greeted {
+        version_id: Option<String>,
+        version_created: Option<String>,
+    },
     /// Every further assignment.
-    Assigned { runtime_qualifier: RuntimeQualifier, runtime_id: String },
+    Assigned {
+        runtime_qualifier: RuntimeQualifier,
+        runtime_id: String,
+    },
     /// A message that came by polling, unchanged.
     MessageReceived { message: Value },
     /// A message that came over the dispatcher socket. To Lua both are MESSAGE_RECEIVED.
@@ -98,8 +104,15 @@ pub struct Missed {
 
 impl fmt::Display for Missed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Missed { state, events, script_errors } = self;
-        write!(out, "the deadline passed: {state:?}, events {events:?}, script errors {script_errors:?}")
+        let Missed {
+            state,
+            events,
+            script_errors,
+        } = self;
+        write!(
+            out,
+            "the deadline passed: {state:?}, events {events:?}, script errors {script_errors:?}"
+        )
     }
 }
 
