@@ -382,6 +382,7 @@ impl Cluster {
                 }
             };
             if tokio::time::timeout(STOP_WAIT, gone).await.is_ok() {
+                self.place.remove_socket_folder();
                 return Ok(());
             }
             tracing::warn!(pid = server.pid, "the embedded database does not stop");

@@ -1,34 +1,17 @@
 //! The machine itself as a host, for development and tests where there is no Docker: an archive is unpacked once and
 //! its entry point runs as a child process. Nothing is confined: no limits, no network of its own, the files of the
 //! machine in place of the image's. The program should be linked statically.
-//!
-//! Everything about a process is on disk, so that a service that was killed finds what it started, and two that share
-//! a folder do not start the same twice:
-//!
-//! ```text
-//! lock                       held for moments, by whoever looks and then changes
-//! images/<digest>/           the unpacked image
-//! running/<name>/state.json  what runs: generation, number and start time of the process
-//! running/<name>/exit.<pid>  how it ended, if a service was its parent to the end
-//! running/<name>/log, log.1  what it printed
-//! ```
 
 mod launch;
+mod store;
 mod table;
 
 use std::{
-    collections::HashSet,
-    fs::{self, File},
-    io,
-    os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
-    process::ExitStatus,
-    sync::Arc,
+    collections::HashSet, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, sync::Arc,
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Mutex, Notify, mpsc},
     time::Instant,
@@ -42,7 +25,7 @@ use crate::{
     },
 };
 use launch::Launch;
-use table::Identity;
+use store::{State, Store};
 
 /// How often processes that are not our children are looked at, and logs are measured.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
@@ -50,15 +33,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(150);
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the kernel may take to end a killed process.
 const KILL_WAIT: Duration = Duration::from_secs(5);
-const REMOVAL_ATTEMPTS: usize = 5;
-/// Size at which a log is put aside; so one process keeps at most about twice as much.
-const LOG_BYTES_MAX: u64 = 10 << 20;
+/// A start begins again when another service started the same meanwhile.
+const START_ATTEMPTS: usize = 5;
 /// Events that wait for a slow reader; beyond that the watch waits.
 const EVENTS_MAX: usize = 256;
-/// Unpacked images that are kept though nothing runs from them.
-const IMAGES_MAX: usize = 8;
-/// Environment variable by which a process is found whose number was not written down in time.
-const MARK: &str = "OMGSERVERS_PROCESS";
 
 /// This machine as a host.
 #[derive(Clone)]
@@ -67,7 +45,7 @@ pub struct ProcessHost {
 }
 
 struct Inner {
-    directory: PathBuf,
+    store: Store,
     settings: HostSettings,
     /// One image is unpacked at a time.
     unpacking: Mutex<()>,
@@ -77,26 +55,13 @@ struct Inner {
     ended: Notify,
 }
 
-/// `state.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct State {
-    name: String,
-    runtime_id: i64,
-    generation: i64,
-    /// Digest of the image it runs from.
-    image: String,
-    boot_id: String,
-    /// Number and start time of the process; missing for a moment while it is started.
-    process: Option<(i32, u64)>,
-}
-
 impl ProcessHost {
     /// A host that keeps its state in `directory`, made at the first use.
     pub fn new(directory: PathBuf, settings: HostSettings) -> Self {
         let directory = std::path::absolute(&directory).unwrap_or(directory);
         Self {
             inner: Arc::new(Inner {
-                directory,
+                store: Store::new(directory),
                 settings,
                 unpacking: Mutex::new(()),
                 children: Default::default(),
@@ -109,7 +74,7 @@ impl ProcessHost {
 impl Host for ProcessHost {
     fn ping(&self) -> Reply<'_, ()> {
         let inner = self.inner.clone();
-        Box::pin(self.inner.clone().off_thread(move || inner.locked(|| Ok(()))))
+        Box::pin(self.inner.clone().off_thread(move || inner.store.locked(|| Ok(()))))
     }
 
     fn start<'a>(&'a self, spec: &'a RunSpec, progress: OnProgress<'a>) -> Reply<'a, ()> {
@@ -123,8 +88,7 @@ impl Host for ProcessHost {
     fn list(&self) -> Reply<'_, Vec<Running>> {
         let inner = self.inner.clone();
         Box::pin(self.inner.clone().off_thread(move || {
-            let states: Vec<_> =
-                inner.locked(|| Ok(inner.states()?.into_iter().map(|it| inner.found(it)).collect()))?;
+            let states = inner.store.locked(|| inner.store.settled_states())?;
             let describe = |state: State| Running {
                 exited: inner.exited(&state),
                 name: state.name,
@@ -177,9 +141,9 @@ impl Inner {
         };
         let (image, root) = self.unpack(archive, progress).await?;
         progress(Progress::Starting);
-        let command = launch::command(&image, &root, spec, (MARK, self.mark(&spec.name, spec.generation)))?;
+        let command = launch::command(&image, &root, spec, self.store.mark(&spec.name, spec.generation))?;
         // What is there from an older generation is ended outside the lock, since that takes its time.
-        loop {
+        for _ in 0..START_ATTEMPTS {
             let this = self.clone();
             let spec = spec.clone();
             let command = command.clone();
@@ -192,6 +156,10 @@ impl Inner {
                 Some(older) => self.stop(&older.name, Duration::ZERO, older.generation).await?,
             }
         }
+        Err(HostError::Refused(format!(
+            "`{}` is started by another service again and again",
+            spec.name
+        )))
     }
 
     /// The image and its unpacked root.
@@ -206,7 +174,7 @@ impl Inner {
         let image = blocking(self.settings.response_timeout, move || archive::read(&source))
             .await
             .map_err(unusable)?;
-        let root = self.directory.join("images").join(&image.digest);
+        let root = self.store.image_folder(&image.digest);
         if root.is_dir() {
             return Ok((image, root));
         }
@@ -216,41 +184,19 @@ impl Inner {
             let image = image.clone();
             let root = root.clone();
             let unpacked = blocking(self.settings.pull_timeout, move || {
-                unpack_beside(&archive, &image, &root)
+                store::unpack_beside(&archive, &image, &root)
             });
             unpacked.await.map_err(unusable)?;
             let this = self.clone();
-            self.clone().off_thread(move || this.remove_old_images()).await?;
+            self.clone().off_thread(move || this.store.remove_old_images()).await?;
         }
         Ok((image, root))
     }
 
-    /// Keeps the newest images and those that something runs from.
-    fn remove_old_images(&self) -> Result<(), HostError> {
-        let used: HashSet<String> = self.states()?.into_iter().map(|state| state.image).collect();
-        let entries = fs::read_dir(self.directory.join("images")).map_err(|cause| self.disk_failure(&cause))?;
-        let mut images: Vec<_> = entries
-            .flatten()
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .filter(|(_, path)| path.extension().is_none())
-            .collect();
-        images.sort();
-        images.reverse();
-        for (_, path) in images.into_iter().skip(IMAGES_MAX) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if !used.contains(&name)
-                && let Err(error) = fs::remove_dir_all(&path)
-            {
-                tracing::warn!(image.digest = name, %error, "an unpacked image that is no longer used cannot be removed");
-            }
-        }
-        Ok(())
-    }
-
     /// Starts the process, unless it runs already. Answers an older one that must be ended first.
     fn spawn_unless_there(self: Arc<Self>, spec: &RunSpec, command: &Launch) -> Result<Option<State>, HostError> {
-        self.locked(|| {
-            if let Some(there) = self.state(&spec.name).map(|state| self.found(state)) {
+        self.store.locked(|| {
+            if let Some(there) = self.store.settled_state(&spec.name) {
                 if there.generation > spec.generation {
                     return Err(HostError::Refused(format!(
                         "`{}` is at generation {} already, newer than {}",
@@ -269,44 +215,33 @@ impl Inner {
     }
 
     fn spawn(self: &Arc<Self>, spec: &RunSpec, launch: &Launch) -> Result<(), HostError> {
-        let folder = self.folder(&spec.name);
-        fs::create_dir_all(&folder).map_err(|cause| self.disk_failure(&cause))?;
-        let mut state = State {
-            name: spec.name.clone(),
-            runtime_id: spec.runtime_id,
-            generation: spec.generation,
-            image: launch.image.clone(),
-            boot_id: table::boot_id(),
-            process: None,
-        };
-        self.save(&state)?;
-        let log = File::options().append(true).create(true).open(folder.join("log"));
-        let log = log.map_err(|cause| self.disk_failure(&cause))?;
+        let mut state = State::new(spec, &launch.image);
+        let log = self.store.begin(&state)?;
         let started = launch.spawn(&log).inspect_err(|_| {
-            let _ = fs::remove_dir_all(&folder);
+            let _ = self.store.remove(&spec.name);
         });
         let mut child = started?;
         let pid = child
             .id()
             .and_then(|pid| i32::try_from(pid).ok())
             .expect("it was not waited for yet");
-        state.process = table::identify(pid).map(|process| (process.pid, process.started));
-        self.save(&state)?;
-
+        // One that has ended already keeps its number until it is waited for.
+        let started = table::identify(pid).map_or(0, |process| process.started);
         self.children().insert(pid);
         let this = self.clone();
+        let name = spec.name.clone();
         tokio::spawn(async move {
             let detail = match child.wait().await {
                 Ok(status) => describe_exit(status),
                 Err(cause) => format!("ended: {cause}"),
             };
             end_group(pid, Signal::KILL);
-            // If the folder is gone, so is the interest.
-            let _ = fs::write(exit_file(&folder, pid), detail);
+            this.store.write_exit(&name, pid, &detail);
             this.children().remove(&pid);
             this.ended.notify_waiters();
         });
-        Ok(())
+        state.process = Some((pid, started));
+        self.store.save(&state)
     }
 
     /// Ends and removes the process, unless it is newer than `generation_max`.
@@ -316,7 +251,7 @@ impl Inner {
         let wanted = name.to_owned();
         let there = self
             .clone()
-            .off_thread(move || this.locked(|| Ok(this.state(&wanted).map(|state| this.found(state)))));
+            .off_thread(move || this.store.locked(|| Ok(this.store.settled_state(&wanted))));
         let Some(there) = there.await?.filter(|there| there.generation <= generation_max) else {
             return Ok(());
         };
@@ -325,9 +260,9 @@ impl Inner {
                 end_group(process.pid, Signal::TERM);
                 wait_until(grace, || !table::alive(process)).await;
             }
-            if table::group_alive(process.pid) {
+            if table::group_alive(process) {
                 end_group(process.pid, Signal::KILL);
-                if !wait_until(KILL_WAIT, || !table::group_alive(process.pid)).await {
+                if !wait_until(KILL_WAIT, || !table::group_alive(process)).await {
                     return Err(HostError::Refused(format!("`{name}` did not end though it was killed")));
                 }
             }
@@ -337,25 +272,12 @@ impl Inner {
         let this = self.clone();
         self.clone()
             .off_thread(move || {
-                this.locked(|| match this.state(&there.name) {
-                    Some(state) if state == there => this.remove_folder(&there.name),
+                this.store.locked(|| match this.store.state(&there.name) {
+                    Some(state) if state == there => this.store.remove(&there.name),
                     _ => Ok(()),
                 })
             })
             .await
-    }
-
-    fn remove_folder(&self, name: &str) -> Result<(), HostError> {
-        let folder = self.folder(name);
-        let mut removed = fs::remove_dir_all(&folder);
-        for _ in 0..REMOVAL_ATTEMPTS {
-            // Another service may be putting its log aside.
-            if !matches!(&removed, Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty) {
-                break;
-            }
-            removed = fs::remove_dir_all(&folder);
-        }
-        removed.map_err(|cause| self.disk_failure(&cause))
     }
 
     async fn watch(self: Arc<Self>, sender: mpsc::Sender<HostEvent>) {
@@ -366,8 +288,8 @@ impl Inner {
             let ended = self.ended.notified();
             let this = self.clone();
             let dead = self.clone().off_thread(move || {
-                let states = this.states()?;
-                states.iter().for_each(|state| this.trim_log(&state.name));
+                let states = this.store.states()?;
+                states.iter().for_each(|state| this.store.trim_log(&state.name));
                 let dead = states
                     .into_iter()
                     .filter_map(|state| this.exited(&state).map(|detail| (state, detail)));
@@ -426,81 +348,7 @@ impl Inner {
         if state.alive() || self.children().contains(&pid) {
             return None;
         }
-        let told = fs::read_to_string(exit_file(&self.folder(&state.name), pid));
-        Some(told.unwrap_or_else(|_| "ended".to_owned()))
-    }
-
-    /// A state without a process was written by a service that was killed a moment later: did its process start?
-    /// Only under the lock; otherwise a start may be under way.
-    fn found(&self, mut state: State) -> State {
-        if state.process.is_none() {
-            let mark = format!("{MARK}={}", self.mark(&state.name, state.generation));
-            // A number that no process has stands for one that has ended.
-            let process = table::find_by_environment(&mark).unwrap_or(Identity {
-                pid: i32::MAX,
-                started: 0,
-            });
-            state.process = Some((process.pid, process.started));
-            if let Err(error) = self.save(&state) {
-                tracing::warn!(container.name = %state.name, %error, "the state of a process cannot be written");
-            }
-        }
-        state
-    }
-
-    fn states(&self) -> Result<Vec<State>, HostError> {
-        let entries = match fs::read_dir(self.directory.join("running")) {
-            Ok(entries) => entries,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(cause) => return Err(self.disk_failure(&cause)),
-        };
-        let names = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok());
-        Ok(names.filter_map(|name| self.state(&name)).collect())
-    }
-
-    fn state(&self, name: &str) -> Option<State> {
-        let bytes = fs::read(self.folder(name).join("state.json")).ok()?;
-        serde_json::from_slice(&bytes).ok()
-    }
-
-    fn save(&self, state: &State) -> Result<(), HostError> {
-        let folder = self.folder(&state.name);
-        let bytes = serde_json::to_vec(state).expect("a state has no shape that JSON lacks");
-        let written = fs::write(folder.join("state.new"), bytes)
-            .and_then(|()| fs::rename(folder.join("state.new"), folder.join("state.json")));
-        written.map_err(|cause| self.disk_failure(&cause))
-    }
-
-    /// Puts a log aside that has grown too large. The process appends to the file it has open, so the file stays.
-    fn trim_log(&self, name: &str) {
-        let log = self.folder(name).join("log");
-        if fs::metadata(&log).is_ok_and(|there| there.len() > LOG_BYTES_MAX) {
-            let trimmed = fs::copy(&log, self.folder(name).join("log.1"))
-                .and_then(|_| File::options().write(true).open(&log))
-                .and_then(|file| file.set_len(0));
-            if let Err(error) = trimmed {
-                tracing::warn!(container.name = name, %error, "a log cannot be trimmed");
-            }
-        }
-    }
-
-    fn folder(&self, name: &str) -> PathBuf {
-        self.directory.join("running").join(name)
-    }
-
-    fn mark(&self, name: &str, generation: i64) -> String {
-        format!("{}#{generation}", self.folder(name).display())
-    }
-
-    /// Runs `work` while no other service looks and changes.
-    fn locked<T>(&self, work: impl FnOnce() -> Result<T, HostError>) -> Result<T, HostError> {
-        let file =
-            fs::create_dir_all(self.directory.join("running")).and_then(|()| File::create(self.directory.join("lock")));
-        let file = file.map_err(|cause| self.disk_failure(&cause))?;
-        file.lock().map_err(|cause| self.disk_failure(&cause))?;
-        work() // the lock goes with the file
+        Some(self.store.exit(&state.name, pid).unwrap_or_else(|| "ended".to_owned()))
     }
 
     async fn off_thread<T: Send + 'static>(
@@ -510,53 +358,9 @@ impl Inner {
         let limit = self.settings.response_timeout;
         match blocking(limit, move || Ok(work())).await {
             Ok(result) => result,
-            Err(why) => Err(HostError::Unreachable(format!(
-                "host `{}`: {why}",
-                self.directory.display()
-            ))),
+            Err(why) => Err(HostError::Unreachable(format!("host `{}`: {why}", self.store))),
         }
     }
-
-    fn disk_failure(&self, cause: &io::Error) -> HostError {
-        let text = format!("host `process://{}`: {cause}", self.directory.display());
-        match cause.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => HostError::Full(text),
-            _ => HostError::Unreachable(text),
-        }
-    }
-}
-
-impl State {
-    /// The process, if it belongs to this start of the machine.
-    fn identity(&self) -> Option<Identity> {
-        let (pid, started) = self.process?;
-        (self.boot_id == table::boot_id()).then_some(Identity { pid, started })
-    }
-
-    fn alive(&self) -> bool {
-        self.identity().is_some_and(table::alive)
-    }
-}
-
-/// Unpacks into a folder beside `root` and moves it there, so that `root` is whole as soon as it is there.
-fn unpack_beside(archive: &Path, image: &archive::Image, root: &Path) -> anyhow::Result<()> {
-    let partial = root.with_extension(format!("partial-{}", std::process::id()));
-    if partial.exists() {
-        fs::remove_dir_all(&partial)?;
-    }
-    fs::create_dir_all(&partial)?;
-    let unpacked = archive::unpack(archive, image, &partial).and_then(|()| match fs::rename(&partial, root) {
-        Err(_) if root.is_dir() => Ok(()), // another service was faster
-        moved => Ok(moved?),
-    });
-    if partial.exists() {
-        fs::remove_dir_all(&partial)?;
-    }
-    unpacked
-}
-
-fn exit_file(folder: &Path, pid: i32) -> PathBuf {
-    folder.join(format!("exit.{pid}"))
 }
 
 fn describe_exit(status: ExitStatus) -> String {

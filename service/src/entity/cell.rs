@@ -80,6 +80,7 @@ struct SeatRow {
     group_name: Option<String>,
     wanted_mode: Option<String>,
     line: i64,
+    is_dismissed: bool,
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
@@ -121,7 +122,8 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
     .fetch_all(&mut *tx)
     .await?;
     let seats: Vec<SeatRow> = sqlx::query_as(
-        "select client_id, venue_id, group_name, wanted_mode, line from seat where deployment_id = $1 order by line",
+        "select client_id, venue_id, group_name, wanted_mode, line, coalesce(told = 'GONE', false) as is_dismissed \
+         from seat where deployment_id = $1 order by line",
     )
     .bind(deployment)
     .fetch_all(&mut *tx)
@@ -167,6 +169,7 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
                 group: seat.group_name,
                 wanted_mode: seat.wanted_mode,
                 line: seat.line,
+                is_dismissed: seat.is_dismissed,
             })
             .collect(),
         retry_in_ms: u64::try_from(row.retry_in_ms).unwrap_or(0),

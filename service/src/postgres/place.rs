@@ -173,6 +173,11 @@ impl Place {
         Ok(&self.socket_folder)
     }
 
+    /// Takes the socket's folder away if it is empty: it may be outside of ours.
+    pub(super) fn remove_socket_folder(&self) {
+        let _ = fs::remove_dir(&self.socket_folder);
+    }
+
     fn make_private_folder(&self, folder: &Path) -> Result<()> {
         let make = || -> std::io::Result<()> {
             fs::create_dir(folder)?;

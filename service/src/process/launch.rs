@@ -71,7 +71,7 @@ pub(super) fn command(
     image: &archive::Image,
     root: &Path,
     spec: &RunSpec,
-    mark: (&str, String),
+    mark: (&'static str, String),
 ) -> Result<Launch, HostError> {
     let unusable = |why: &str| HostError::Image(format!("image `{}` cannot be run: {why}", spec.image));
     let (program, arguments) = image

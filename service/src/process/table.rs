@@ -30,9 +30,11 @@ pub(super) fn alive(process: Identity) -> bool {
     identify(process.pid) == Some(process)
 }
 
-/// Whether anything lives in the process group.
-pub(super) fn group_alive(group: i32) -> bool {
-    pids().any(|pid| stat(pid).is_some_and(|stat| stat.group == group && lives(&stat)))
+/// Whether anything lives in the group that the process leads or led. A number is not given anew while a group has it:
+/// if another process has it now, the group is gone.
+pub(super) fn group_alive(leader: Identity) -> bool {
+    let given_anew = stat(leader.pid).is_some_and(|stat| stat.started != leader.started);
+    !given_anew && pids().any(|pid| stat(pid).is_some_and(|stat| stat.group == leader.pid && lives(&stat)))
 }
 
 /// The living process with exactly this `NAME=value` in the environment it was started with, the oldest if it has
