@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use harness::{DEADLINE, Installation, Options, Studio, eventually, shooter};
+use harness::{DEADLINE, Installation, Options, Studio, engine, eventually, shooter};
 use omgservers_protocol::config::RuntimeQualifier;
 use omgservers_protocol::id::{DeploymentId, RuntimeId};
 use omgservers_runtime_sdk::player::{Client, Event, Player};
@@ -93,11 +93,11 @@ pub(crate) async fn deploy_shooter(studio: &Studio, image: &str) -> DeploymentId
     studio.deploy(version, Some(deployment.expect("a deployment config"))).await
 }
 
-async fn spend_an_evening(options: Options) {
+async fn spend_an_evening(options: Options, image: &str) {
     let options = Options { configure: |config| config.matches_empty_interval_s = 2, ..options };
     let installation = Installation::start(options).await;
     let studio = Studio::open(&installation).await;
-    let deployment = deploy_shooter(&studio, &shooter::image()).await;
+    let deployment = deploy_shooter(&studio, image).await;
     let (mut ada, mut bob) =
         tokio::join!(Guest::visit(&installation, &studio, "Ada"), Guest::visit(&installation, &studio, "Bob"));
     tokio::join!(
@@ -134,10 +134,22 @@ async fn spend_an_evening(options: Options) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_players_spend_an_evening_on_one_shard() {
-    spend_an_evening(Options { shards: 1, ..Options::default() }).await;
+    spend_an_evening(Options { shards: 1, ..Options::default() }, &shooter::image()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_players_spend_an_evening_on_eight_shards_in_two_databases_with_two_instances() {
-    spend_an_evening(Options { shards: 8, databases: 2, instances: 2, ..Options::default() }).await;
+    let options = Options { shards: 8, databases: 2, instances: 2, ..Options::default() };
+    spend_an_evening(options, &shooter::image()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_players_spend_an_evening_in_containers() {
+    if !engine::wanted() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let engine = engine::Engine::start(folder.path()).expect("an engine starts");
+    let image = format!("file://{}", harness::artefact("OMGSERVERS_TEST_SHOOTER_ARCHIVE").display());
+    spend_an_evening(Options { host: engine.address(), ..Options::default() }, &image).await;
 }

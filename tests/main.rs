@@ -3,4 +3,5 @@
 mod evening;
 mod faults;
 mod http;
+mod old_sdks;
 mod routes;

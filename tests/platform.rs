@@ -123,6 +123,11 @@ impl Installation {
             config.bootstrap_dispatcher_user_password = Some("dispatcher".into());
             config.bootstrap_hosts =
                 vec![HostConfig { uri: options.host.clone(), cpu_count: 64, memory_mb: 64_000, max_containers: 64 }];
+            if !options.host.starts_with("process") {
+                // Seen from a container, this machine has another name.
+                config.runtimes_overriding_enabled = true;
+                config.runtimes_overriding_uri = format!("http://host.docker.internal:{port}");
+            }
             (options.configure)(&mut config);
             services.push(Service::start(config).await.expect("the service starts"));
         }
@@ -184,7 +189,7 @@ async fn start_dispatcher(port: u16, services: &[String]) -> (CancellationToken,
     let config = omgservers_dispatcher::Config::parse_from([
         "omgservers-dispatcher",
         "--http-address",
-        "127.0.0.1",
+        "0.0.0.0",
         "--http-port",
         &port.to_string(),
         "--management-port",

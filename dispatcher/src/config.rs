@@ -1,0 +1,284 @@
+//! Every setting, read once from the command line and the environment.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Parser;
+use omgservers_protocol::text::Text;
+
+use crate::room::Limits;
+
+/// The edge of OMGSERVERS: bytes between players and runtimes; every other path is passed on to the service.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "omgservers-dispatcher", version)]
+pub struct Config {
+    /// Name of this process in its logs.
+    #[arg(long, env = "OMGSERVERS_APPLICATION_NAME", default_value = "dispatcher")]
+    pub application_name: String,
+    /// Address that players and runtimes connect to.
+    #[arg(long, env = "OMGSERVERS_HTTP_ADDRESS", default_value = "0.0.0.0")]
+    pub http_address: IpAddr,
+    /// Port that players and runtimes connect to; 0 picks a free one.
+    #[arg(long, env = "OMGSERVERS_HTTP_PORT", default_value_t = 8080)]
+    pub http_port: u16,
+    /// Connections at a time, sockets and plain requests together. Further ones wait in the kernel's queue.
+    #[arg(long, env = "OMGSERVERS_HTTP_MAX_CONNECTIONS", default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub http_max_connections: u32,
+    /// Address of the management port: health and metrics.
+    #[arg(long, env = "OMGSERVERS_MANAGEMENT_ADDRESS", default_value = "127.0.0.1")]
+    pub management_address: IpAddr,
+    /// Management port; 0 picks a free one.
+    #[arg(long, env = "OMGSERVERS_MANAGEMENT_PORT", default_value_t = 8000)]
+    pub management_port: u16,
+    /// Requests come through another proxy: its `X-Forwarded-*` headers are believed and extended. Otherwise they are replaced.
+    #[arg(long, env = "OMGSERVERS_TRUST_FORWARDED_HEADERS", default_value_t = false, action = clap::ArgAction::Set)]
+    pub trust_forwarded_headers: bool,
+
+    /// Instances of the service, separated by commas. A call that one does not answer is tried on another.
+    #[arg(
+        long,
+        env = "OMGSERVERS_SERVICE_URI",
+        value_delimiter = ',',
+        default_value = "http://service:8080"
+    )]
+    pub service_uri: Vec<ServiceUri>,
+    /// Issuer in tokens.
+    #[arg(long, env = "OMGSERVERS_SERVER_JWT_ISSUER", default_value = "omgservers")]
+    pub issuer: String,
+    /// Alias by which the dispatcher logs in at the service.
+    #[arg(long, env = "OMGSERVERS_DISPATCHER_USER_ALIAS", default_value = "dispatcher")]
+    pub user_alias: String,
+    /// Password by which the dispatcher logs in at the service.
+    #[arg(long, env = "OMGSERVERS_DISPATCHER_USER_PASSWORD", hide_env_values = true)]
+    pub user_password: Secret,
+    /// How often the login is renewed, such as `60s`.
+    #[arg(long, env = "OMGSERVERS_REFRESH_DISPATCHER_TOKEN_JOB_INTERVAL", default_value = "60s", value_parser = duration)]
+    pub refresh_token_interval: Duration,
+
+    /// A connection that says nothing and answers no ping for so long is closed, seconds.
+    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_IDLE_TIMEOUT", default_value = "32", value_parser = duration)]
+    pub idle_timeout: Duration,
+    /// Longest time between two looks for such connections, such as `60s`. It is looked more often than that where needed.
+    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_HANDLER_JOB_INTERVAL", default_value = "60s", value_parser = duration)]
+    pub idle_sweep_interval: Duration,
+    /// How often a connection is pinged.
+    #[arg(long, env = "OMGSERVERS_PING_INTERVAL", default_value = "16s", value_parser = duration)]
+    pub ping_interval: Duration,
+    /// How long a room is held for a runtime that lost its binary link.
+    #[arg(long, env = "OMGSERVERS_ROOM_GRACE_INTERVAL", default_value = "10s", value_parser = duration)]
+    pub room_grace: Duration,
+    /// Bytes on the reliable lane that may wait for one player, who is dropped beyond.
+    #[arg(long, env = "OMGSERVERS_PLAYER_QUEUE_BYTES", default_value_t = 1_048_576, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
+    pub player_queue_bytes: u32,
+    /// Messages on the reliable lane that may wait for one player, who is dropped beyond.
+    #[arg(long, env = "OMGSERVERS_PLAYER_QUEUE_MESSAGES", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub player_queue_messages: u32,
+    /// Bytes that may wait for one runtime, whose link is closed beyond.
+    #[arg(long, env = "OMGSERVERS_RUNTIME_QUEUE_BYTES", default_value_t = 8_388_608, value_parser = clap::value_parser!(u32).range(1_048_576..=1_073_741_824))]
+    pub runtime_queue_bytes: u32,
+    /// Messages per second that are read from one player; a faster one is made to wait.
+    #[arg(long, env = "OMGSERVERS_PLAYER_MESSAGES_PER_SECOND", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub player_messages_per_s: u32,
+
+    /// Logs every request that is passed on, without its query.
+    #[arg(long, env = "OMGSERVERS_LOGGING_ACCESS_LOGS_ENABLED", default_value_t = false, action = clap::ArgAction::Set)]
+    pub access_logs_enabled: bool,
+    /// Logs to the console.
+    #[arg(long, env = "OMGSERVERS_LOGGING_CONSOLE_LOGS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub console_logs_enabled: bool,
+    /// Level of this project's logs.
+    #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO")]
+    pub app_logs_level: String,
+    /// Level of everybody else's.
+    #[arg(long, env = "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", default_value = "WARN")]
+    pub root_logs_level: String,
+    /// Logs are JSON lines.
+    #[arg(long, env = "OMGSERVERS_LOGGING_JSON", default_value_t = false, action = clap::ArgAction::Set)]
+    pub logs_json: bool,
+}
+
+impl Config {
+    /// The settings that tests start from: free ports on loopback, these instances of the service.
+    pub fn for_tests(service_uri: Vec<ServiceUri>, user_password: &str) -> Self {
+        let mut config = Self::parse_from(["omgservers-dispatcher", "--user-password", user_password]);
+        config.http_address = std::net::Ipv4Addr::LOCALHOST.into();
+        config.http_port = 0;
+        config.management_port = 0;
+        config.service_uri = service_uri;
+        config
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        let mut limits = Limits {
+            backlog_bytes_max: self.runtime_queue_bytes as usize,
+            grace: self.room_grace,
+            idle: self.idle_timeout,
+            ping_every: self.ping_interval,
+            ..Limits::default()
+        };
+        limits.outbox.reliable_bytes_max = self.player_queue_bytes as usize;
+        limits.outbox.reliable_messages_max = self.player_queue_messages as usize;
+        limits
+    }
+
+    /// How often rooms look at the time: often enough for the shortest of their times.
+    pub(crate) fn tick_interval(&self) -> Duration {
+        let shortest = self.room_grace.min(self.idle_timeout).min(self.ping_interval);
+        let wanted = (shortest / 4).min(self.idle_sweep_interval);
+        wanted.clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+
+    /// Login and password, if they can be such.
+    pub(crate) fn login(&self) -> anyhow::Result<(Text, Text)> {
+        let text = |text: &str, name: &str| {
+            Text::new(text).ok_or_else(|| {
+                let constraint = omgservers_protocol::text::TEXT_CONSTRAINT;
+                anyhow::anyhow!("`{name}` {constraint}")
+            })
+        };
+        Ok((
+            text(&self.user_alias, "OMGSERVERS_DISPATCHER_USER_ALIAS")?,
+            text(&self.user_password.0, "OMGSERVERS_DISPATCHER_USER_PASSWORD")?,
+        ))
+    }
+}
+
+/// A setting that is never shown.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The address of an instance of the service: `http://host:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceUri(hyper::http::uri::Authority);
+
+impl ServiceUri {
+    pub(crate) fn authority(&self) -> &hyper::http::uri::Authority {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServiceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
+impl FromStr for ServiceUri {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: hyper::Uri = text
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{text}` is not an address such as `http://service:8080`"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(format!(
+                "`{text}` does not start with `http://`: dispatcher and service share a private network"
+            ));
+        }
+        if uri.path() != "/" || uri.query().is_some() {
+            return Err(format!("`{text}` has a path: only host and port are wanted"));
+        }
+        match uri.authority() {
+            Some(authority) if !authority.host().is_empty() && !authority.as_str().contains('@') => {
+                Ok(Self(authority.clone()))
+            }
+            _ => Err(format!("`{text}` names no host")),
+        }
+    }
+}
+
+/// `500ms`, `1s`, `2m` or bare seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration such as `1s`"))?;
+    let factor_ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        unit => return Err(format!("unknown unit `{unit}`")),
+    };
+    let duration = Duration::from_millis(number.saturating_mul(factor_ms));
+    if duration.is_zero() {
+        Err("must be more than zero".into())
+    } else {
+        Ok(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_settings_are_unique_and_secrets_are_not_shown() {
+        Config::command().debug_assert();
+        let config = Config::for_tests(vec!["http://a:1".parse().unwrap()], "hunter2");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        for argument in Config::command().get_arguments() {
+            let Some(name) = argument.get_env().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            assert!(name.starts_with("OMGSERVERS_"), "{name}");
+            assert_eq!(
+                argument.is_hide_env_values_set(),
+                name.ends_with("_PASSWORD"),
+                "{name} is secret or it is not"
+            );
+            assert!(argument.get_help().is_some(), "{name} is not explained in `--help`");
+        }
+    }
+
+    #[test]
+    fn several_instances_are_separated_by_commas_and_bad_addresses_are_named() {
+        let parse = |uri: &str| {
+            Config::try_parse_from(["dispatcher", "--user-password", "x", "--service-uri", uri])
+                .map(|config| config.service_uri.iter().map(ToString::to_string).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            parse("http://a:8080,http://b:8081/").unwrap(),
+            ["http://a:8080", "http://b:8081"]
+        );
+        for bad in ["https://a", "a:80", "http://", "http://a/path", "http://u:p@a"] {
+            let error = parse(bad).unwrap_err();
+            assert!(error.contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("32"), Ok(Duration::from_secs(32)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert!(duration("0").is_err() && duration("s").is_err() && duration("1d").is_err());
+    }
+
+    #[test]
+    fn time_passes_often_enough_for_the_shortest_limit() {
+        let mut config = Config::for_tests(Vec::new(), "x");
+        assert_eq!(config.tick_interval(), Duration::from_secs(1));
+        config.room_grace = Duration::from_millis(400);
+        assert_eq!(config.tick_interval(), Duration::from_millis(100));
+    }
+}

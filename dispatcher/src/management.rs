@@ -1,0 +1,43 @@
+//! The management port: whether the process lives, whether it can take connections, and its figures.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::Edge;
+
+pub(crate) async fn serve(edge: Arc<Edge>, listener: TcpListener) {
+    let stopping = edge.stopping.clone();
+    let router = Router::new()
+        .route("/health/live", get(|| async { "alive" }))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(edge);
+    let served = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the management port is lost");
+    }
+}
+
+async fn ready(State(edge): State<Arc<Edge>>) -> impl IntoResponse {
+    if edge.stopping.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else if !edge.admission.has_keys() {
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the keys of the service")
+    } else if !edge.service.has_token() {
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the login at the service")
+    } else {
+        (StatusCode::OK, "ready")
+    }
+}
+
+async fn metrics(State(edge): State<Arc<Edge>>) -> impl IntoResponse {
+    let format = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (format, edge.meters.render())
+}
