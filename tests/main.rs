@@ -1,5 +1,8 @@
 //! Stories over the whole system.
 
+mod browser;
+mod commands;
+mod docs;
 mod evening;
 mod faults;
 mod http;
