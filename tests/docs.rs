@@ -1,20 +1,14 @@
-//! What the documents say is so: settings, addresses, commands, links and proofs exist, and the first game of the guide can be
-//! deployed and played as it is written there.
+//! What the documents say is so: settings, addresses, commands, metrics, links and proofs exist.
+
+mod guide;
+mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use clap::CommandFactory as _;
-use harness::{DEADLINE, Installation, Options, program, shooter};
-
-/// The player of the guide, compiled from the file that the guide shows.
-#[path = "../docs/guides/first-game/player.rs"]
-#[expect(clippy::print_stdout, reason = "a program for people, shown in the guide")]
-#[expect(dead_code, reason = "its `main` is for readers of the guide")]
-#[expect(unreachable_pub, reason = "a program of its own in the guide")]
-mod guide_player;
+use harness::program;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -171,66 +165,77 @@ fn every_address_of_the_service_is_documented() {
     }
 }
 
-/// The anchor of a heading, as it is made for pages on the web.
-fn anchor(heading: &str) -> String {
-    let text = heading.trim_start_matches('#').trim().to_lowercase();
-    text.chars()
-        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c))
-        .map(|c| if c == ' ' { '-' } else { c })
-        .collect()
-}
-
 #[test]
-fn every_link_between_documents_leads_somewhere() {
-    let mut broken = Vec::new();
-    let mut seen = 0;
+fn every_variable_and_source_file_that_a_document_names_exists() {
+    let service = settings(&omgservers_service::config::Config::command());
+    let dispatcher = settings(&omgservers_dispatcher::Config::command());
+    let known: BTreeSet<String> = service.into_iter().chain(dispatcher).map(|(name, _)| name).collect();
+    // Those that are not settings of a server: for runtimes, for `./dev`, for omgctl.
+    let sources = [
+        "runtime-sdk/src/settings.rs",
+        "service/src/config.rs",
+        "dev",
+        "ctl/src/arguments.rs",
+    ]
+    .map(read);
+    let is_known = |name: &str| known.contains(name) || sources.iter().any(|source| source.contains(name));
+    let mut unknown = Vec::new();
     for file in files(&[".md"]) {
         let text = std::fs::read_to_string(&file).expect("a document is UTF-8");
-        let folder = file.parent().expect("a file is in a folder");
-        let mut is_code = false;
-        for line in text.lines() {
-            is_code ^= line.trim_start().starts_with("```");
-            let links = line
-                .match_indices("](")
-                .filter_map(|(at, _)| line[at + 2..].split(')').next());
-            for link in links.filter(|_| !is_code) {
-                if link.contains("://") || link.starts_with("mailto:") {
-                    continue;
-                }
-                seen += 1;
-                let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
-                let target = if path.is_empty() {
-                    file.clone()
-                } else {
-                    folder.join(path)
-                };
-                let is_there = target.exists()
-                    && (fragment.is_empty()
-                        || std::fs::read_to_string(&target).is_ok_and(|text| {
-                            text.lines()
-                                .any(|line| line.starts_with('#') && anchor(line) == fragment)
-                        }));
-                if !is_there {
-                    broken.push(format!("{}: {link}", shown(&file)));
-                }
-            }
-        }
+        let is_letter = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let words = text
+            .split(|c: char| !is_letter(c))
+            .filter(|word| word.starts_with("OMGSERVERS") && word.contains('_'));
+        unknown.extend(
+            words
+                .filter(|word| !is_known(word))
+                .map(|word| format!("{}: {word}", shown(&file))),
+        );
+        let paths = quoted(&text)
+            .into_iter()
+            .filter(|text| text.ends_with(".rs") && text.contains('/') && !text.contains(' '));
+        // Of the repository, of the service (the architecture says so), or of the crate that the guide's reader makes.
+        let is_there = |path: &&str| {
+            ["", "service/src"]
+                .iter()
+                .any(|folder| root().join(folder).join(path).exists())
+                || path.starts_with("src/")
+        };
+        unknown.extend(
+            paths
+                .filter(|path| !is_there(path))
+                .map(|path| format!("{}: {path}", shown(&file))),
+        );
     }
-    assert!(seen > 10, "only {seen} links were found: is the search broken?");
-    assert!(broken.is_empty(), "links that lead nowhere: {broken:#?}");
+    assert!(unknown.is_empty(), "nothing is called so: {unknown:#?}");
 }
 
 #[test]
-fn every_document_is_in_the_summary() {
-    let summary = read("docs/SUMMARY.md");
-    let docs = root().join("docs");
-    for file in files(&[".md"]).into_iter().filter(|file| file.starts_with(&docs)) {
-        let path = file.strip_prefix(&docs).expect("it is below").display().to_string();
-        assert!(
-            path == "SUMMARY.md" || path.starts_with("decisions/") || summary.contains(&format!("]({path})")),
-            "docs/{path} is not in the summary"
-        );
+fn every_metric_is_documented() {
+    let mut real = BTreeSet::new();
+    for file in files(&[".rs"]) {
+        let path = shown(&file);
+        if !path.starts_with("service/src") && !path.starts_with("dispatcher/src") {
+            continue;
+        }
+        let source = std::fs::read_to_string(&file).expect("a source is UTF-8");
+        for macro_name in ["counter!(", "gauge!(", "histogram!("] {
+            let calls = source.split(macro_name).skip(1);
+            let names = calls.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+            real.extend(names.map(str::to_owned));
+        }
     }
+    let document = read("docs/guides/operate.md");
+    let written = rows(&document, "## Health and metrics")
+        .into_iter()
+        .flat_map(|cells| quoted(cells[0]));
+    is_same(
+        "metrics",
+        real,
+        written
+            .map(|name| name.split('{').next().unwrap_or(name).to_owned())
+            .collect(),
+    );
 }
 
 #[test]
@@ -315,44 +320,6 @@ fn every_command_of_omgctl_is_documented() {
     is_same("commands", real, written.collect());
 }
 
-#[test]
-fn documents_speak_of_no_particular_machine() {
-    let root = root().display().to_string();
-    let machine = std::fs::read_to_string("/etc/hostname")
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
-    let mut forbidden = vec!["/work/", "/home/", "/root/", "/Users/", root.as_str()];
-    // A short name may be a word.
-    if machine.len() > 7 && machine != "localhost" {
-        forbidden.push(&machine);
-    }
-    let mut found = Vec::new();
-    for file in files(&[".md", ".svg"]) {
-        let text = std::fs::read_to_string(&file).expect("a document is UTF-8");
-        for (number, line) in text.lines().enumerate() {
-            found.extend(
-                forbidden
-                    .iter()
-                    .filter(|word| line.contains(**word))
-                    .map(|word| format!("{}:{}: {word}", shown(&file), number + 1)),
-            );
-        }
-    }
-    assert!(found.is_empty(), "{found:#?}");
-}
-
-#[test]
-fn pictures_are_small() {
-    for file in files(&[".png", ".svg"])
-        .into_iter()
-        .filter(|file| file.starts_with(root().join("docs")))
-    {
-        let bytes = std::fs::metadata(&file).expect("it is there").len();
-        assert!(bytes < 400_000, "{} has {bytes} bytes", shown(&file));
-    }
-}
-
 /// The blocks of a document that are marked as this language.
 fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -369,72 +336,6 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
         }
     }
     found
-}
-
-#[test]
-fn the_guide_shows_the_programs_that_are_compiled() {
-    let guide = read("docs/guides/first-game.md");
-    let programs = ["server", "player"].map(|name| read(&format!("docs/guides/first-game/{name}.rs")));
-    assert_eq!(blocks(&guide, "rust"), programs);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_first_game_of_the_guide_is_deployed_and_played_as_written() {
-    let installation = Installation::start(Options::default()).await;
-    let guide = read("docs/guides/first-game.md");
-    let folder = installation.folder().join("hello");
-    std::fs::create_dir_all(&folder).expect("a folder for the game");
-    std::fs::write(folder.join("version.json"), &blocks(&guide, "json")[0]).expect("version.json");
-    // Hosts of processes take a program as it is; the guide's own command wants a static one, for Docker.
-    let archive = shooter::pack("guide-game");
-    std::fs::rename(&archive, folder.join("hello.tar")).expect("the image is moved");
-
-    let port = installation.base.rsplit(':').next().expect("a port").to_owned();
-    let script = blocks(&guide, "sh")
-        .concat()
-        .replace("useLocal", &format!("useLocal --port {port}"));
-    let ran = tokio::task::spawn_blocking(move || run(&script, &folder))
-        .await
-        .expect("it does not panic");
-    for (command, expected) in [
-        ("createTenant", "was created"),
-        ("deployVersion", "Deployment "),
-        ("getDeploymentDetails", "Lobbies and matches"),
-    ] {
-        assert!(ran.contains(expected), "{command} printed no `{expected}`:\n{ran}");
-    }
-    let played = tokio::time::timeout(DEADLINE, guide_player::play(&installation.base)).await;
-    played.expect("the player is heard in time").expect("the player plays");
-    installation.stop().await;
-}
-
-/// Runs commands in a folder as a reader would, and stops at the first that fails.
-fn run(script: &str, folder: &Path) -> String {
-    let programs = program("omgctl").parent().expect("it is in a folder").to_owned();
-    let mut child = Command::new("sh")
-        .args(["-euc", script])
-        .current_dir(folder)
-        .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("sh starts");
-    let until = std::time::Instant::now() + DEADLINE;
-    loop {
-        match child.try_wait().expect("a child can be asked") {
-            Some(status) => {
-                let output = child.wait_with_output().expect("what it printed");
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                assert!(status.success(), "{status}:\n{text}");
-                return text;
-            }
-            None if std::time::Instant::now() > until => {
-                child.kill().ok();
-                panic!("the commands of the guide take longer than {} s", DEADLINE.as_secs());
-            }
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
 }
 
 #[test]

@@ -27,6 +27,17 @@ pub enum Part {
     Match,
 }
 
+impl Part {
+    /// How names of such runtimes begin.
+    pub fn prefix(self) -> Option<&'static str> {
+        match self {
+            Self::Lobby => Some("lobby_"),
+            Self::Match => Some("match_"),
+            Self::Service | Self::Dispatcher | Self::Postgres => None,
+        }
+    }
+}
+
 impl Fleet {
     /// Starts everything and deploys the shooter as `demo/shooter/prod`. `host` and `image` as `omgctl up` takes them.
     pub async fn start(host: &str, image: &Path, version: &Value, deployment: &Value) -> Self {
@@ -104,6 +115,21 @@ impl Fleet {
         signal(pid, "KILL");
         let gone = || async { (!is_alive(pid)).then_some(()) };
         eventually(&format!("{part:?} is dead"), gone).await;
+    }
+
+    /// Rows of a table in all shards.
+    pub async fn rows(&self, table: &str) -> i64 {
+        use sqlx::Connection as _;
+        let url = format!("postgres://omg@localhost/omg?host={}&port=5432", self.data().join("postgres/socket").display());
+        let mut database = sqlx::PgConnection::connect(&url).await.expect("embedded Postgres answers");
+        let mut rows = 0;
+        for shard in 0..8 {
+            let query = format!("select count(*) from shard_{shard:05}.{table}");
+            let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(&mut database).await.expect("the table is there");
+            rows += count;
+        }
+        database.close().await.ok();
+        rows
     }
 
     /// Stops everything as Ctrl-C would, and checks that nothing but the data folder stays.

@@ -175,13 +175,15 @@ impl DeploymentConfig {
         if self.lobby.max_assignments == 0 {
             return Err("lobby.max_assignments must be at least 1".into());
         }
-        for (name, spare) in &self.matchmaker.modes {
-            if version.mode(name).is_none() {
-                return Err(format!("the version has no mode `{name}`"));
-            }
-            if spare.min_matches > self.matchmaker.max_matches {
-                return Err(format!("min_matches of mode `{name}` exceeds max_matches"));
-            }
+        if self.matchmaker.max_matches > 100_000 {
+            return Err("matchmaker.max_matches must be at most 100000".into());
+        }
+        if let Some(name) = self.matchmaker.modes.keys().find(|name| version.mode(name).is_none()) {
+            return Err(format!("the version has no mode `{name}`"));
+        }
+        let spares: u64 = self.matchmaker.modes.values().map(|spare| u64::from(spare.min_matches)).sum();
+        if spares > u64::from(self.matchmaker.max_matches) {
+            return Err("the min_matches of all modes together exceed max_matches".into());
         }
         Ok(())
     }

@@ -89,6 +89,10 @@ pub struct Config {
     /// Memory of a runtime, MB.
     #[arg(long, env = "OMGSERVERS_RUNTIMES_DEFAULT_MEMORY_LIMIT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(6..=1_000_000))]
     pub runtimes_default_memory_limit: u32,
+    /// Runtimes end with the service, as somebody who runs everything on one machine expects. Otherwise they play on and
+    /// are found again.
+    #[arg(long, env = "OMGSERVERS_RUNTIMES_STOP_AT_EXIT", default_value_t = false, action = clap::ArgAction::Set)]
+    pub runtimes_stop_at_exit: bool,
     /// An empty match that takes no more players is removed after this time, seconds.
     #[arg(long, env = "OMGSERVERS_MATCHES_EMPTY_INTERVAL", default_value_t = 16)]
     pub matches_empty_interval_s: u64,

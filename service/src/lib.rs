@@ -189,6 +189,9 @@ impl Service {
         self.tasks.close();
         tokio::time::timeout(STOP_GRACE, self.tasks.wait()).await.ok();
         self.management.await.ok();
+        if self.app.config.runtimes_stop_at_exit {
+            self.app.hosts.stop_all().await;
+        }
         instance::give_back(self.app.db.system(0), &self.app.holder).await;
         tokio::time::timeout(STOP_GRACE, self.app.db.close()).await.ok();
         if let Some(postgres) = self.postgres {

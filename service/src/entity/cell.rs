@@ -20,6 +20,8 @@ use crate::plan::cell::{self as planner, CellState, Seat, Step, Venue, VenueStat
 
 /// The longest wait between two tries of a deployment whose runtimes do not start, seconds.
 const RETRY_MAX_S: i32 = 60;
+/// A runtime that ended within this time counts as one that did not start, seconds.
+const SHORT_LIFE_S: i32 = 10;
 
 /// Tells the cell what became of its deployment. A state never goes back.
 pub async fn sync(app: &App, tenant: TenantId, deployment: &Unsynced) -> Result<()> {
@@ -128,7 +130,7 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
     .bind(deployment)
     .fetch_all(&mut *tx)
     .await?;
-    if row.state == "CLOSING" && venues.is_empty() && seats.is_empty() {
+    if row.state != "ACTIVE" && venues.is_empty() && seats.is_empty() {
         sqlx::query("delete from cell where deployment_id = $1")
             .bind(deployment)
             .execute(&mut *tx)
@@ -251,6 +253,11 @@ async fn apply(app: &App, tx: &mut Tx, deployment: DeploymentId, cell: &planner:
             .bind(client)
             .execute(&mut **tx)
             .await?;
+            // The old venue goes when the last seat has left it.
+            let seat = cell.seats.iter().find(|seat| seat.client == *client);
+            if let Some(venue) = seat.and_then(|seat| seat.venue) {
+                event::append(tx, Kind::Venue, venue.get()).await?;
+            }
             event::append(tx, Kind::Seat, client.get()).await
         }
     }
@@ -434,8 +441,12 @@ pub async fn hear_of_runtime(app: &App, deployment: DeploymentId, venue: MatchId
             .await?
         }
         RuntimeNews::Ready => {
-            sqlx::query("update cell set failures = 0, failure = null where deployment_id = $1 and failures > 0")
+            // Only one that stays up makes good for those that did not.
+            sqlx::query(
+                "update cell set failures = 0, failure = null where deployment_id = $1 and failures > 0 and retry_at < now() - $2 * interval '1 second'",
+            )
                 .bind(deployment)
+                .bind(SHORT_LIFE_S)
                 .execute(&mut *tx)
                 .await?;
             sqlx::query("update venue set state = 'OPEN', progress = null, empty_since = now() where id = $1 and state = 'PENDING'")
@@ -444,16 +455,18 @@ pub async fn hear_of_runtime(app: &App, deployment: DeploymentId, venue: MatchId
                 .await?
         }
         RuntimeNews::Ended { reason } => {
-            // One that never became ready makes the next start wait longer.
+            // One that never became ready, or not for long, makes the next start wait longer.
             sqlx::query(
                 "update cell set failures = failures + 1, failure = $3, \
                  retry_at = now() + least($4, power(2, least(failures, 10))) * interval '1 second' \
-                 where deployment_id = $1 and exists (select 1 from venue where id = $2 and state = 'PENDING')",
+                 where deployment_id = $1 and exists (select 1 from venue where id = $2 and \
+                 (state = 'PENDING' or (state <> 'GONE' and created > now() - $5 * interval '1 second')))",
             )
             .bind(deployment)
             .bind(venue)
             .bind(reason)
             .bind(RETRY_MAX_S)
+            .bind(SHORT_LIFE_S)
             .execute(&mut *tx)
             .await?;
             sqlx::query("update venue set state = 'GONE', reason = $2 where id = $1 and state <> 'GONE'")

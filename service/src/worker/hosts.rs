@@ -16,6 +16,8 @@ use crate::host::{self, Host, HostEvent, HostSettings};
 /// How often the list of hosts is read again, and what runs on each compared with what should.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+/// Runtimes have so long to end when the service does.
+const EXIT_GRACE: Duration = Duration::from_secs(3);
 
 pub struct Hosts {
     settings: HostSettings,
@@ -62,6 +64,28 @@ impl Hosts {
             .filter(|(_, entry)| entry.is_connected)
             .map(|(id, _)| *id)
             .collect()
+    }
+
+    /// Ends everything of this installation. The rows stay: the next start finds out and begins anew.
+    pub async fn stop_all(&self) {
+        let hosts: Vec<Arc<dyn Host>> = self.known().hosts.values().map(|entry| entry.host.clone()).collect();
+        let mut stops = tokio::task::JoinSet::new();
+        for host in hosts {
+            match host.list().await {
+                Ok(list) => {
+                    for one in list {
+                        let host = host.clone();
+                        stops.spawn(async move { host.stop(&one.name, EXIT_GRACE).await });
+                    }
+                }
+                Err(cause) => tracing::warn!(error = %cause, "a host does not say what runs on it"),
+            }
+        }
+        while let Some(stopped) = stops.join_next().await {
+            if let Ok(Err(cause)) = stopped {
+                tracing::warn!(error = %cause, "a runtime could not be stopped");
+            }
+        }
     }
 
     fn set_connected(&self, id: HostId, is_connected: bool) {

@@ -1,24 +1,25 @@
 //! What must hold: after every plan, when all has come to rest, and when everybody has left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use omgservers_protocol::config::{ModeConfig, RuntimeQualifier};
 use omgservers_protocol::id::ClientId;
 use omgservers_service::plan::cell::{CellState, Plan, Step, VenueId, VenueState};
 
-use crate::world::{GONE, Job, Life, SeatRow, VenueRow, World};
+use crate::world::{EMPTY_MS, GONE, Job, Life, SeatRow, VenueRow, World};
 
 /// A plan that wants to look again so soon knows that it left something to do, milliseconds.
 const SOON_MS: u64 = 50;
 
 /// Right after the steps were applied.
-pub(crate) fn carried_out(world: &World, plan: &Plan) {
+pub(crate) fn carried_out(world: &World, before: &BTreeMap<ClientId, SeatRow>, plan: &Plan) {
     let seed = world.seed;
     let mut moved = BTreeSet::new();
     for step in &plan.steps {
         match step {
             Step::Move { client, venue, .. } => {
                 assert!(moved.insert(*client), "seed {seed}: {client} was moved twice");
+                assert_ne!(before[client].venue, Some(*venue), "seed {seed}: {client} was there");
                 let state = world.venues[venue].state;
                 assert_eq!(state, VenueState::Open, "seed {seed}: {client} was moved to {venue}");
                 if let Some(mode) = mode_of(world, *venue) {
@@ -29,6 +30,13 @@ pub(crate) fn carried_out(world: &World, plan: &Plan) {
                         "seed {seed}: players were moved to {venue}"
                     );
                 }
+            }
+            Step::Remove { venue, reason } if reason == "nobody was in it" => {
+                let empty_for = world.now - world.venues[venue].empty_since;
+                assert!(
+                    empty_for >= EMPTY_MS,
+                    "seed {seed}: {venue} was empty for {empty_for} ms only"
+                );
             }
             Step::CreateLobby | Step::CreateMatch { .. } => {
                 assert!(world.retry_at <= world.now, "seed {seed}: a start while starts fail");

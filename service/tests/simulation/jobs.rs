@@ -7,9 +7,8 @@ use omgservers_service::plan::cell::{Cell, Plan, Seat, Step, Venue, VenueId, Ven
 use omgservers_service::plan::placement::{Demand, Host, place};
 
 use crate::check;
-use crate::world::{GONE, Job, Life, Runtime, VenueRow, World};
+use crate::world::{EMPTY_MS, GONE, Job, Life, Runtime, VenueRow, World};
 
-const EMPTY_MS: u64 = 16_000;
 const RETRY_MAX_S: u64 = 60;
 /// Jobs until a world is said to never come to rest.
 const RESTLESS: usize = 20_000;
@@ -22,8 +21,8 @@ enum Outcome {
 }
 
 impl World {
-    /// Does some of what is due.
-    pub(crate) fn work(&mut self, may_be_killed: bool) {
+    /// Does some of what is due, and may be killed half way.
+    pub(crate) fn work(&mut self) {
         for _ in 0..self.random.below(12) {
             self.become_ready();
             let due: Vec<Job> = self
@@ -35,7 +34,7 @@ impl World {
             let Some(job) = self.random.pick(&due) else {
                 return;
             };
-            self.take(job, may_be_killed);
+            self.take(job, true);
         }
     }
 
@@ -138,10 +137,11 @@ impl World {
         if may_be_killed && self.random.one_in(8) {
             return Outcome::Killed;
         }
+        let before = self.seats.clone();
         for step in &plan.steps {
             self.apply(step);
         }
-        check::carried_out(self, &plan);
+        check::carried_out(self, &before, &plan);
         plan.again_in_ms.map_or(Outcome::Done, Outcome::Again)
     }
 

@@ -23,7 +23,7 @@ fn players_find_their_places_whatever_happens() {
         let mut world = World::new(seed);
         for _ in 0..MISHAPS {
             world.mishap();
-            world.work(true); // … and the worker may be killed half way
+            world.work(); // … and the worker may be killed half way
         }
         world.settle();
         check::settled(&world);
@@ -43,7 +43,7 @@ fn a_deployment_that_is_replaced_or_deleted_ends() {
                 if at == MISHAPS / 2 {
                     world.replace(state);
                 }
-                world.work(true);
+                world.work();
             }
             world.settle();
             check::settled(&world);
@@ -71,8 +71,10 @@ fn a_plan_for_ten_thousand_players_takes_milliseconds() {
         }],
         user_data: None,
     };
-    let mut config = DeploymentConfig::default();
-    config.max_lobbies = 1_000;
+    let mut config = DeploymentConfig {
+        max_lobbies: 1_000,
+        ..DeploymentConfig::default()
+    };
     config.lobby.max_assignments = 10;
     config.matchmaker.max_matches = 10_000;
     let venue = |id: i64, mode: Option<&str>| Venue {

@@ -38,6 +38,9 @@ pub(crate) struct SeatRow {
     pub(crate) told: Option<String>,
 }
 
+/// An empty venue that is not wanted goes after this time.
+pub(crate) const EMPTY_MS: u64 = 16_000;
+
 /// Told to somebody who is to go.
 pub(crate) const GONE: &str = "GONE";
 

@@ -1,0 +1,78 @@
+//! Which installation is talked to, and what is remembered about it.
+
+use std::collections::BTreeMap;
+
+use omgservers_protocol::text::Text;
+use serde_json::json;
+
+use crate::arguments::Environment;
+use crate::context::{Context, Role};
+use crate::failure::{Failure, Result};
+use crate::state::PREFIX;
+
+pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
+    match command {
+        Environment::Reset => {
+            context.state.reset()?;
+            context
+                .output
+                .result(&json!({}), |_| "Everything that was stored is forgotten.".to_owned());
+        }
+        Environment::PrintCurrent => {
+            let values: BTreeMap<_, _> = context
+                .state
+                .all()
+                .iter()
+                .map(|(name, value)| (format!("{PREFIX}{name}"), value))
+                .collect();
+            context.output.result(&values, |values| {
+                let lines: Vec<_> = values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                if lines.is_empty() {
+                    "Nothing is stored.".to_owned()
+                } else {
+                    lines.join("\n")
+                }
+            });
+        }
+        Environment::PrintVariable { variable } => {
+            let name = variable.strip_prefix(PREFIX).unwrap_or(&variable);
+            let value = context.state.get(name).ok_or_else(|| {
+                let failure = Failure::refused(format!("there is no variable `{name}`"));
+                failure.hint("`omgctl environment printCurrent` shows what is stored")
+            })?;
+            context.output.bare(value);
+        }
+        Environment::Use { name, service_url } => {
+            use_environment(context, &name, &service_url)?;
+            print_environment(context, &name, &service_url);
+        }
+        Environment::UseLocal { port } => {
+            let url = format!("http://localhost:{port}");
+            use_environment(context, "local", &url)?;
+            for role in [Role::Admin, Role::Support] {
+                let word = || Text::new(role.to_string()).expect("the names of roles are short");
+                context.log_in(role, word(), word()).await?;
+            }
+            print_environment(context, "local", &url);
+            context.output.note("Logged in as admin and support.");
+        }
+    }
+    Ok(())
+}
+
+fn use_environment(context: &mut Context, name: &str, url: &str) -> Result {
+    if !(url.starts_with("http://") || url.starts_with("https://")) {
+        return Err(Failure::usage(format!("`{url}` is not an address")).hint("it starts with http:// or https://"));
+    }
+    context
+        .state
+        .set([("ENVIRONMENT_NAME", name.to_owned()), ("SERVICE_URL", url.to_owned())])?;
+    Ok(())
+}
+
+fn print_environment(context: &Context, name: &str, url: &str) {
+    let value = json!({"name": name, "service_url": url});
+    context
+        .output
+        .result(&value, |_| format!("Talking to {name} at {url} from now on."));
+}

@@ -1,0 +1,254 @@
+//! What is remembered between two commands: a file of shell assignments, which scripts may source. Whatever the process
+//! inherited is read first, the file wins.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::iter::Peekable;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::Chars;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// Every variable has it, in the file and in the process environment.
+pub(crate) const PREFIX: &str = "OMGSERVERSCTL_";
+
+/// Another command holds the file for microseconds.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct State {
+    directory: PathBuf,
+    values: BTreeMap<String, String>,
+}
+
+impl State {
+    pub(crate) fn open(directory: &Path) -> anyhow::Result<Self> {
+        let directory = directory.to_owned();
+        let inherited = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.to_str()?.strip_prefix(PREFIX)?.to_owned();
+            // This one says where the file is; it is no part of what is remembered.
+            (name != "DIRECTORY").then(|| Some((name, value.to_str()?.to_owned())))?
+        });
+        let mut values: BTreeMap<_, _> = inherited.collect();
+        values.extend(read(&directory)?);
+        Ok(Self { directory, values })
+    }
+
+    /// The value of a variable, named without the prefix. Empty is as good as missing.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.values
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Every variable, named without the prefix.
+    pub(crate) fn all(&self) -> &BTreeMap<String, String> {
+        &self.values
+    }
+
+    /// Remembers values for the next command too.
+    pub(crate) fn set<const N: usize>(&mut self, changes: [(&str, String); N]) -> anyhow::Result<()> {
+        let directory = &self.directory;
+        let failed = || format!("cannot store results in `{}`", directory.display());
+        create_private_directory(directory).with_context(failed)?;
+        let _lock = lock(&directory.join("environment.lock")).with_context(failed)?;
+        // Read again: another command may have stored something since.
+        let mut stored = read(directory)?;
+        for (name, value) in changes {
+            stored.insert(name.to_owned(), value.clone());
+            self.values.insert(name.to_owned(), value);
+        }
+        write(directory, &stored).with_context(failed)
+    }
+
+    /// Forgets everything that was stored.
+    pub(crate) fn reset(&mut self) -> anyhow::Result<()> {
+        let file = self.directory.join("environment");
+        match fs::remove_file(&file) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                Err(cause).with_context(|| format!("cannot delete `{}`", file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where everything is kept.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// Creates a folder that only its owner can look into.
+pub(crate) fn create_private_directory(path: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Replaces a file that only its owner can read, at once or not at all.
+pub(crate) fn write_private_file(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+fn read(directory: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let file = directory.join("environment");
+    match fs::read_to_string(&file) {
+        Ok(text) => Ok(parse(&text)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(cause) => Err(cause).with_context(|| format!("cannot read `{}`", file.display())),
+    }
+}
+
+fn write(directory: &Path, values: &BTreeMap<String, String>) -> std::io::Result<()> {
+    let lines: String = values
+        .iter()
+        .map(|(name, value)| format!("export {PREFIX}{name}={}\n", quote(value)))
+        .collect();
+    write_private_file(&directory.join("environment"), lines.as_bytes())
+}
+
+/// Held until the file is dropped.
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(cause)) => return Err(cause.into()),
+            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_WAIT_MAX => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(TryLockError::WouldBlock) => bail!("another command holds `{}`", path.display()),
+        }
+    }
+}
+
+/// A word that a shell reads as exactly this text.
+fn quote(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// The assignments in a text that a shell could source; everything else in it is skipped.
+fn parse(text: &str) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    let mut rest = text.chars().peekable();
+    while rest.peek().is_some() {
+        let assignment = word(&mut rest);
+        if let Some((name, value)) = assignment.strip_prefix(PREFIX).and_then(|a| a.split_once('=')) {
+            values.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    values
+}
+
+/// The next word, quotes removed, and the blanks behind it.
+fn word(rest: &mut Peekable<Chars<'_>>) -> String {
+    let mut word = String::new();
+    while let Some(c) = rest.next() {
+        match c {
+            '\'' => word.extend(rest.by_ref().take_while(|c| *c != '\'')),
+            '"' => {
+                while let Some(c) = rest.next().filter(|c| *c != '"') {
+                    match (c, rest.peek()) {
+                        ('\\', Some('"' | '\\' | '$' | '`')) => word.extend(rest.next()),
+                        _ => word.push(c),
+                    }
+                }
+            }
+            '\\' => word.extend(rest.next()),
+            '#' if word.is_empty() => while rest.next_if(|c| *c != '\n').is_some() {},
+            c if c.is_whitespace() => break,
+            c => word.push(c),
+        }
+    }
+    while rest.next_if(|c| c.is_whitespace()).is_some() {}
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn values_come_back_as_they_were_stored_and_a_shell_reads_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("state");
+        let values = [
+            "plain",
+            "it's $HOME `id` \"quoted\" \\",
+            "",
+            "two\nlines",
+            "ünï",
+            "$2a$10$abc",
+            " # x",
+        ];
+        for value in values {
+            State::open(&directory)
+                .unwrap()
+                .set([("TEST_VALUE", value.to_owned())])
+                .unwrap();
+            assert_eq!(State::open(&directory).unwrap().all()["TEST_VALUE"], value);
+            let file = directory.join("environment");
+            let script = format!(". '{}'; printf %s \"$OMGSERVERSCTL_TEST_VALUE\"", file.display());
+            let shell = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(shell.stdout).unwrap(), value);
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn files_of_the_old_script_are_understood_and_the_last_line_wins() {
+        let old = "export OMGSERVERSCTL_TENANT=1\n# a comment=2\nexport OMGSERVERSCTL_ADMIN_PASSWORD='a b'\n\
+                   export OMGSERVERSCTL_TENANT=2\nexport OTHER=3\nexport OMGSERVERSCTL_X=\"a\\\"b\"c\\ d\n";
+        let values = parse(old);
+        assert_eq!(
+            (values["TENANT"].as_str(), values["ADMIN_PASSWORD"].as_str()),
+            ("2", "a b")
+        );
+        assert_eq!(values["X"], "a\"bc d");
+        assert_eq!(values.len(), 3);
+    }
+
+    #[test]
+    fn two_commands_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let directory = folder.path();
+                scope.spawn(move || {
+                    for n in 0..10 {
+                        let mut state = State::open(directory).unwrap();
+                        state
+                            .set([(format!("T{thread}_{n}").as_str(), "x".to_owned())])
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(
+            State::open(folder.path())
+                .unwrap()
+                .all()
+                .keys()
+                .filter(|name| name.starts_with('T'))
+                .count(),
+            40
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! Commands against the service's HTTP contract.
+
+use std::path::Path;
+
+use crate::run::{Transcript, answer, omgctl, text};
+use crate::service::Service;
+
+struct Setting {
+    folder: tempfile::TempDir,
+    service: Service,
+    transcript: Transcript,
+}
+
+/// A service that answers, and an environment that names it.
+fn setting() -> Setting {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::new(folder.path());
+    let url = format!("http://{}", service.clone().start());
+    run(folder.path(), &format!("environment useEnvironment test {url}"));
+    let transcript = Transcript::new(folder.path()).replace(url, "URL");
+    Setting {
+        folder,
+        service,
+        transcript,
+    }
+}
+
+/// Runs a command that must succeed, for what it leaves behind.
+fn run(folder: &Path, line: &str) -> String {
+    let mut command = omgctl(folder);
+    command.args(line.split_whitespace());
+    let answer = answer(command, "");
+    assert!(answer.status.success(), "{line}: {}", text(&answer.stderr));
+    text(&answer.stdout)
+}
+
+#[test]
+fn a_game_is_brought_from_nothing_to_a_deployment() {
+    let mut setting = setting();
+    let config = r#"{"modes": [{"name": "duel", "min_players": 2, "max_players": 2,
+        "groups": [{"name": "players", "min_players": 2, "max_players": 2}]}], "user_data": {"bots": 3}}"#;
+    std::fs::write(setting.folder.path().join("version.json"), config).unwrap();
+    std::fs::write(setting.folder.path().join("deployment.json"), r#"{"min_lobbies": 2}"#).unwrap();
+    let transcript = &mut setting.transcript;
+    transcript.run("support useCredentials support support");
+    transcript
+        .run("support createTenant")
+        .run("support createTenantAlias 100 acme");
+    transcript
+        .run("support createDeveloper")
+        .run("support createTenantPermission acme 700 PROJECT_MANAGER");
+    transcript
+        .run("developer createProject acme")
+        .run("developer create-project-alias acme 200 game");
+    transcript
+        .run("developer createStage acme game")
+        .run("developer createStageAlias acme 301 prod");
+    transcript.run("developer createVersion acme game version.json");
+    transcript.run_with_input("developer createVersion acme game -", config);
+    transcript.run("developer createImage acme game 400 universal shooter:dev");
+    transcript.run("developer deployVersion acme game prod 400 --config deployment.json");
+    transcript
+        .run("developer getTenantDetails acme")
+        .run("developer getProjectDetails acme game");
+    transcript
+        .run("developer getStageDetails acme game prod")
+        .run("developer getVersionDetails acme 400");
+    transcript
+        .run("developer getDeploymentDetails acme 500")
+        .run("environment printCurrent");
+    transcript.check("deployment");
+}
+
+#[test]
+fn everything_can_be_deleted_and_what_was_not_there_is_told() {
+    let mut setting = setting();
+    run(setting.folder.path(), "support useCredentials support support");
+    run(setting.folder.path(), "developer useCredentials 700 developer-password");
+    let transcript = &mut setting.transcript;
+    transcript
+        .run("developer deleteDeployment 100 500")
+        .run("developer deleteVersion 100 400");
+    transcript
+        .run("developer deleteStage 100 200 300")
+        .run("developer deleteProject 100 200");
+    transcript
+        .run("support deleteTenant 100")
+        .run("support deleteTenant 999")
+        .run("environment printVariable DELETED");
+    transcript.check("deletion");
+}
+
+#[test]
+fn json_is_the_reply_of_the_service_and_nothing_else_is_on_stdout() {
+    let mut setting = setting();
+    let transcript = &mut setting.transcript;
+    transcript
+        .run("admin useCredentials admin admin --output json")
+        .run("--output json admin generateId");
+    transcript
+        .run("support useCredentials support support --output json")
+        .run("support --output json createDeveloper");
+    transcript.run("support createTenantAlias 100 acme --output json");
+    transcript
+        .run("developer getTenantDetails acme --output json")
+        .run("developer deleteProject acme 999 --output json");
+    transcript.run("developer printCurrent --output json").check("json");
+}
+
+#[test]
+fn refusals_say_what_helps() {
+    let mut setting = setting();
+    let transcript = &mut setting.transcript;
+    transcript
+        .run("developer getTenantDetails acme")
+        .run("admin createToken")
+        .run("admin printCurrent");
+    transcript
+        .run("support useCredentials support wrong")
+        .run("support useCredentials nobody support");
+    run(setting.folder.path(), "support useCredentials support support");
+    run(setting.folder.path(), "developer useCredentials 700 developer-password");
+    transcript
+        .run("support createTenantAlias 100 taken")
+        .run("developer getTenantDetails missing");
+    transcript
+        .run("developer getTenantDetails forbidden")
+        .run("developer createStage 100 forbidden");
+    transcript
+        .run("developer deployVersion 100 200 forbidden 400")
+        .run("developer deployVersion 100 200 300 404");
+    transcript
+        .run("developer getTenantDetails broken")
+        .run("developer getTenantDetails away");
+    transcript
+        .run("developer createVersion 100 200 nowhere.json")
+        .run_with_input("developer createVersion 100 200 -", "{");
+    transcript.run_with_input(
+        "developer createVersion 100 200 -",
+        r#"{"modes": [{"name": "x", "min_players": 1, "max_players": 1, "groups": []}]}"#,
+    );
+    transcript.run("environment printVariable NOTHING").check("refusals");
+}
+
+#[test]
+fn the_installation_of_this_machine_is_used_with_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = Service::new(folder.path()).start().port();
+    let mut transcript = Transcript::new(folder.path()).replace(port.to_string(), "PORT");
+    transcript
+        .run(&format!("environment useLocal --port {port}"))
+        .run("admin printCurrent")
+        .run("admin generateId");
+    transcript
+        .run("support printCurrent")
+        .run("support createTenant")
+        .check("local");
+}
+
+#[test]
+fn without_an_installation_the_next_step_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mut transcript = Transcript::new(folder.path()).replace(port.to_string(), "PORT");
+    transcript.run("support createTenant").run("environment printCurrent");
+    transcript.run(&format!("environment useEnvironment nobody http://127.0.0.1:{port}"));
+    transcript
+        .run("support useCredentials support support")
+        .run("environment reset")
+        .run("support createTenant");
+    transcript.check("nobody");
+}
+
+#[test]
+fn a_password_from_stdin_is_neither_an_argument_nor_in_the_log() {
+    let Setting { folder, service, .. } = setting();
+    let mut command = omgctl(folder.path());
+    command.args(["developer", "useCredentials", "700", "-"]);
+    let answer = answer(command, "developer-password\n");
+    assert!(answer.status.success(), "{}", text(&answer.stderr));
+    assert_eq!(service.calls(), ["developer create-token"]);
+    let log = run(folder.path(), "logs");
+    assert!(
+        log.contains("developer/request/create-token") && log.contains(r#""user_id":"700""#),
+        "{log}"
+    );
+    assert!(
+        !log.contains("developer-password") && !log.contains("token-of"),
+        "{log}"
+    );
+    // A later command can log in again with what is stored.
+    run(folder.path(), "developer createToken");
+}
+
+#[test]
+fn scripts_read_bare_values_and_the_stored_file_wins_over_the_environment() {
+    let Setting { folder, .. } = setting();
+    run(folder.path(), "support useCredentials support support");
+    run(folder.path(), "support createTenant");
+    assert_eq!(run(folder.path(), "environment printVariable TENANT"), "100");
+    assert_eq!(
+        run(folder.path(), "environment printVariable OMGSERVERSCTL_TENANT"),
+        "100"
+    );
+    let print = |name: &str| {
+        let mut command = omgctl(folder.path());
+        command.env("OMGSERVERSCTL_TENANT", "1").env("OMGSERVERSCTL_STAGE", "2");
+        command.args(["environment", "printVariable", name]);
+        text(&answer(command, "").stdout)
+    };
+    assert_eq!((print("TENANT").as_str(), print("STAGE").as_str()), ("100", "2"));
+    let mut elsewhere = omgctl(folder.path());
+    elsewhere
+        .env("OMGSERVERSCTL_DIRECTORY", folder.path().join("other"))
+        .args(["environment", "printVariable", "TENANT"]);
+    assert_eq!(answer(elsewhere, "").status.code(), Some(1));
+}

@@ -1,0 +1,208 @@
+//! As much of the service's HTTP contract as the command line needs: users with fixed passwords, a little state that
+//! survives a restart, refusals for names that ask for them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+const CREATED: &str = "2025-01-23T10:20:30Z";
+
+#[derive(Clone)]
+pub(crate) struct Service {
+    file: Arc<PathBuf>,
+    lock: Arc<Mutex<()>>,
+}
+
+/// What it remembers, by name.
+type World = BTreeMap<String, Value>;
+
+impl Service {
+    /// State and the list of calls are kept in that folder.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self {
+            file: Arc::new(folder.join("world.json")),
+            lock: Arc::default(),
+        }
+    }
+
+    pub(crate) fn router(self) -> Router {
+        Router::new().fallback(answer).with_state(self)
+    }
+
+    /// Serves on a free port in a thread of its own, until the test ends.
+    pub(crate) fn start(self) -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, self.router()).await.unwrap();
+            });
+        });
+        address
+    }
+
+    /// Operations that were asked for, in order.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let world = self.read();
+        let calls = world
+            .get("calls")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        calls.iter().map(|call| call.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn read(&self) -> World {
+        std::fs::read(&*self.file)
+            .map(|content| serde_json::from_slice(&content).unwrap())
+            .unwrap_or_default()
+    }
+}
+
+type Answer = Result<Value, (u16, &'static str, &'static str)>;
+
+async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let _guard = service.lock.lock().unwrap();
+    let path = uri.path();
+    let Some((area, operation)) = path
+        .strip_prefix("/service/v1/entrypoint/")
+        .and_then(|path| path.split_once("/request/"))
+    else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let call: Value = serde_json::from_slice(&body).unwrap();
+    let token = headers
+        .get("authorization")
+        .map(|value| value.to_str().unwrap().to_owned());
+    let mut world = service.read();
+    let answer = if operation == "create-token" {
+        log_in(area, &call)
+    } else if token != Some(format!("Bearer token-of-{area}")) {
+        Err((401, "WRONG_CREDENTIALS", "the token is not valid"))
+    } else {
+        operate(&mut world, operation, &call)
+    };
+    let calls = world.entry("calls".to_owned()).or_insert(json!([]));
+    calls.as_array_mut().unwrap().push(json!(format!("{area} {operation}")));
+    std::fs::write(&*service.file, serde_json::to_vec(&world).unwrap()).unwrap();
+    match answer {
+        Ok(reply) => axum::Json(reply).into_response(),
+        Err((status, qualifier, message)) => {
+            let body = axum::Json(json!({"qualifier": qualifier, "message": message}));
+            (StatusCode::from_u16(status).unwrap(), body).into_response()
+        }
+    }
+}
+
+fn log_in(area: &str, call: &Value) -> Answer {
+    let user = call
+        .get("user")
+        .or(call.get("user_id"))
+        .and_then(Value::as_str)
+        .unwrap();
+    let known = match area {
+        "developer" => user == "700",
+        area => user == area,
+    };
+    let password = if area == "developer" {
+        "developer-password"
+    } else {
+        area
+    };
+    match (known, call["password"] == password) {
+        (true, true) => Ok(json!({"raw_token": format!("token-of-{area}")})),
+        (true, false) => Err((401, "WRONG_CREDENTIALS", "wrong password")),
+        (false, _) => Err((404, "OBJECT_NOT_FOUND", "there is no such user")),
+    }
+}
+
+fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
+    for name in ["tenant", "project", "stage"] {
+        match call.get(name).and_then(Value::as_str) {
+            Some("forbidden") => return Err((403, "PERMISSION_NOT_FOUND", "a permission is missing")),
+            Some("broken") => return Err((500, "INTERNAL_EXCEPTION_OCCURRED", "internal error")),
+            Some("away") => return Err((503, "INTERNAL_EXCEPTION_OCCURRED", "no instance of the service answers")),
+            Some(alias) if alias.parse::<i64>().is_err() && !world.contains_key(&format!("{name} {alias}")) => {
+                return Err((404, "OBJECT_NOT_FOUND", "there is nothing of that name"));
+            }
+            _ => {}
+        }
+    }
+    let alias = |kind: &str, id: &str| json!([{"id": "7", "created": CREATED, "qualifier": kind, "entity_id": id, "value": "a-name"}]);
+    let stage = json!({"id": "301", "tenant_id": "100", "project_id": "200", "created": CREATED, "aliases": alias("STAGE", "301")});
+    let deployments = world.get("deployments").cloned().unwrap_or(json!([]));
+    let grant = |permission: &str, level: &str| json!({"id": "8", "tenant_id": "100", level: "1", "created": CREATED, "user_id": "700", "permission": permission});
+    Ok(match operation {
+        "generate-id" => json!({"id": "790000000000000001"}),
+        "create-tenant" => json!({"id": "100"}),
+        "create-tenant-alias" | "create-project-alias" | "create-stage-alias" => {
+            let alias = call["alias"].as_str().unwrap();
+            if alias == "taken" {
+                return Err((400, "DB_CONSTRAINT_VIOLATED", "the alias is there already"));
+            }
+            let kind = operation
+                .strip_prefix("create-")
+                .and_then(|rest| rest.strip_suffix("-alias"))
+                .unwrap();
+            world.insert(format!("{kind} {alias}"), json!(true));
+            json!({})
+        }
+        "create-developer" => json!({"user_id": "700", "password": "developer-password"}),
+        "create-tenant-permissions" => json!({"created_permissions": call["permissions_to_create"]}),
+        "create-project" => json!({"project_id": "200", "stage_id": "300"}),
+        "create-stage" => json!({"stage_id": "301"}),
+        "create-version" => json!({"version_id": "400"}),
+        "create-image" => json!({"created": true}),
+        "deploy-version" if call["version_id"] == "404" => {
+            return Err((409, "WRONG_VERSION_STATE", "the version has no image"));
+        }
+        "deploy-version" => {
+            let id = format!("50{}", deployments.as_array().unwrap().len());
+            let row = json!({"id": id, "tenant_id": "100", "stage_id": "301", "version_id": "400", "created": CREATED});
+            world.insert("deployments".to_owned(), json!([row]));
+            json!({"deployment_id": id})
+        }
+        "get-tenant-details" => json!({"details": {
+            "tenant": {"id": "100", "created": CREATED, "aliases": alias("TENANT", "100")},
+            "permissions": [grant("PROJECT_MANAGER", "x"), grant("TENANT_VIEWER", "x")],
+            "projects": [{"id": "200", "tenant_id": "100", "created": CREATED, "aliases": []}]}}),
+        "get-project-details" => json!({"details": {
+            "project": {"id": "200", "tenant_id": "100", "created": CREATED, "aliases": []},
+            "permissions": [grant("VERSION_MANAGER", "project_id")],
+            "stages": [stage],
+            "versions": [{"id": "400", "created": CREATED, "project_id": "200"}]}}),
+        "get-stage-details" => json!({"details": {
+            "stage": stage, "permissions": [grant("DEPLOYMENT_MANAGER", "stage_id")], "deployments": deployments}}),
+        "get-version-details" => json!({"details": {
+            "version": {"id": "400", "tenant_id": "100", "project_id": "200", "created": CREATED},
+            "build_requests": [],
+            "images": [{"id": "9", "tenant_id": "100", "version_id": "400", "created": CREATED, "qualifier": "UNIVERSAL", "image_id": "shooter:dev"}]}}),
+        "get-deployment-details" => json!({"details": {
+            "deployment": {"id": "500", "tenant_id": "100", "stage_id": "301", "version_id": "400", "created": CREATED},
+            "lobby_refs": [], "matchmaker_refs": [],
+            "venues": [
+                {"id": "600", "qualifier": "LOBBY", "mode": null, "state": "OPEN", "runtime_id": "1", "players": 2, "reason": null, "created": CREATED},
+                {"id": "601", "qualifier": "MATCH", "mode": "duel", "state": "PENDING", "runtime_id": "2", "players": 0, "reason": "no host has room", "created": CREATED}]}}),
+        operation if operation.starts_with("delete-") => {
+            let gone = ["tenant", "id"]
+                .iter()
+                .any(|name| call.get(*name) == Some(&json!("999")));
+            json!({"deleted": !gone})
+        }
+        operation => panic!("nobody should ask for {operation}"),
+    })
+}
