@@ -22,13 +22,28 @@ async fn two_browsers_play_a_match_in_a_container() {
     let fleet = Fleet::start(&engine.address(), &archive, &version, &deployment).await;
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
     let mut browsers = Command::new("node");
-    browsers.arg("e2e/two-players.mjs").current_dir(web).env("BASE_URL", &fleet.base);
-    let output = tokio::task::spawn_blocking(move || browsers.output()).await.expect("the thread ends").expect("node runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    browsers
+        .arg("e2e/two-players.mjs")
+        .current_dir(web)
+        .env("BASE_URL", &fleet.base);
+    let output = tokio::task::spawn_blocking(move || browsers.output())
+        .await
+        .expect("the thread ends")
+        .expect("node runs");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(output.status.success(), "{said}");
     println!("{said}");
-    let listed = engine.docker(&["ps", "--format", "{{.Names}}"]).expect("the engine answers");
-    assert!(listed.lines().any(|name| name.starts_with("lobby_")), "a lobby runs in a container: {listed}");
+    let listed = engine
+        .docker(&["ps", "--format", "{{.Names}}"])
+        .expect("the engine answers");
+    assert!(
+        listed.lines().any(|name| name.starts_with("lobby_")),
+        "a lobby runs in a container: {listed}"
+    );
     fleet.stop().await;
     let left = engine.docker(&["ps", "-aq"]).expect("the engine answers");
     assert_eq!(left.trim(), "", "a container outlived the platform");

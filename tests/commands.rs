@@ -13,10 +13,17 @@ struct Terminal<'a> {
 impl Terminal<'_> {
     fn try_run(&self, arguments: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(harness::program("omgctl"));
-        command.args(arguments).env("OMGSERVERSCTL_DIRECTORY", self.folder.join("ctl")).current_dir(self.folder);
+        command
+            .args(arguments)
+            .env("OMGSERVERSCTL_DIRECTORY", self.folder.join("ctl"))
+            .current_dir(self.folder);
         let output = command.output().expect("omgctl runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     fn run(&self, arguments: &[&str]) -> String {
@@ -43,10 +50,22 @@ async fn a_studio_gets_from_nothing_to_a_running_lobby_with_omgctl_only() {
     .expect("the walk ends");
     let terminal = Terminal { folder: &folder };
     let running = || async {
-        let details = tokio::task::block_in_place(|| terminal.run(&["--output", "json", "developer", "getDeploymentDetails", "acme", &deployment]));
+        let details = tokio::task::block_in_place(|| {
+            terminal.run(&[
+                "--output",
+                "json",
+                "developer",
+                "getDeploymentDetails",
+                "acme",
+                &deployment,
+            ])
+        });
         let details: serde_json::Value = serde_json::from_str(&details).expect("JSON");
         let venues = details["details"]["venues"].as_array()?.clone();
-        venues.iter().any(|venue| venue["qualifier"] == "LOBBY" && venue["state"] == "OPEN").then_some(())
+        venues
+            .iter()
+            .any(|venue| venue["qualifier"] == "LOBBY" && venue["state"] == "OPEN")
+            .then_some(())
     };
     eventually("a lobby runs", running).await;
     tokio::task::block_in_place(|| {
@@ -72,7 +91,10 @@ fn walk(terminal: &Terminal<'_>, base: &str) -> String {
     let tenant = terminal.variable("TENANT");
     terminal.run(&["support", "createTenantAlias", &tenant, "acme"]);
     terminal.run(&["support", "createDeveloper"]);
-    let (user, password) = (terminal.variable("DEVELOPER_USER"), terminal.variable("DEVELOPER_PASSWORD"));
+    let (user, password) = (
+        terminal.variable("DEVELOPER_USER"),
+        terminal.variable("DEVELOPER_PASSWORD"),
+    );
     for permission in ["PROJECT_MANAGER", "TENANT_VIEWER"] {
         terminal.run(&["support", "createTenantPermission", "acme", &user, permission]);
     }
@@ -83,12 +105,26 @@ fn walk(terminal: &Terminal<'_>, base: &str) -> String {
     terminal.run(&["developer", "createStageAlias", "acme", &stage, "prod"]);
     let config = terminal.folder.join("config.json");
     std::fs::write(&config, serde_json::to_string(&game_config()).expect("JSON")).expect("the config is written");
-    terminal.run(&["developer", "createVersion", "acme", "shooter", &config.to_string_lossy()]);
+    terminal.run(&[
+        "developer",
+        "createVersion",
+        "acme",
+        "shooter",
+        &config.to_string_lossy(),
+    ]);
     let version = terminal.variable("VERSION");
     // Without an image it cannot be deployed, and the refusal says so.
     let (code, _, err) = terminal.try_run(&["developer", "deployVersion", "acme", "shooter", "prod", &version]);
     assert!(code == 1 && err.contains("has no image"), "{code}: {err}");
-    terminal.run(&["developer", "createImage", "acme", "shooter", &version, "UNIVERSAL", &shooter::image()]);
+    terminal.run(&[
+        "developer",
+        "createImage",
+        "acme",
+        "shooter",
+        &version,
+        "UNIVERSAL",
+        &shooter::image(),
+    ]);
     terminal.run(&["developer", "deployVersion", "acme", "shooter", "prod", &version]);
     terminal.variable("DEPLOYMENT")
 }

@@ -24,24 +24,43 @@ impl Guest {
     pub(crate) async fn arrive(base: &str, tenant: &str, project: &str, stage: &str, name: &str) -> Self {
         // A part of the platform may be just starting again.
         let player = eventually("a player signs up", || async { Player::sign_up(base).await.ok() }).await;
-        let client = eventually("a client", || async { player.create_client(tenant, project, stage).await.ok() }).await;
+        let client = eventually("a client", || async {
+            player.create_client(tenant, project, stage).await.ok()
+        })
+        .await;
         client.send(&json!({"name": name})).expect("the name is queued");
-        Self { client, screen: Screen::default(), place: None, lobby: Vec::new(), statuses: Vec::new(), is_connected: false }
+        Self {
+            client,
+            screen: Screen::default(),
+            place: None,
+            lobby: Vec::new(),
+            statuses: Vec::new(),
+            is_connected: false,
+        }
     }
 
     pub(crate) async fn visit(installation: &Installation, studio: &Studio, name: &str) -> Self {
-        let (tenant, project, stage) = (studio.tenant.to_string(), studio.project.to_string(), studio.stage.to_string());
+        let (tenant, project, stage) = (
+            studio.tenant.to_string(),
+            studio.project.to_string(),
+            studio.stage.to_string(),
+        );
         Self::arrive(&installation.base, &tenant, &project, &stage, name).await
     }
 
     fn hear(&mut self, event: Event) {
         match event {
             Event::Assigned { qualifier, runtime, .. } => self.place = Some((qualifier, runtime)),
-            Event::Status { stage, detail, .. } => self.statuses.push(format!("{stage:?} {}", detail.unwrap_or_default())),
+            Event::Status { stage, detail, .. } => {
+                self.statuses.push(format!("{stage:?} {}", detail.unwrap_or_default()))
+            }
             Event::Message(message) => {
                 let message: Value = serde_json::from_str(message.get()).expect("the lobby speaks JSON");
                 if let Some(players) = message["lobby"]["players"].as_array() {
-                    self.lobby = players.iter().filter_map(|player| player["name"].as_str().map(str::to_owned)).collect();
+                    self.lobby = players
+                        .iter()
+                        .filter_map(|player| player["name"].as_str().map(str::to_owned))
+                        .collect();
                 }
             }
             Event::Connected => self.is_connected = true,
@@ -88,33 +107,56 @@ impl Guest {
 pub(crate) async fn deploy_shooter(studio: &Studio, image: &str) -> DeploymentId {
     let mut config = shooter::version();
     config["user_data"] = json!({"bots": {"arena": 6}, "frag_limit": 3, "time_limit_s": 120, "closing_s": 1});
-    let version = studio.version(serde_json::from_value(config).expect("a version config"), image).await;
+    let version = studio
+        .version(serde_json::from_value(config).expect("a version config"), image)
+        .await;
     let deployment = serde_json::from_value(json!({"matchmaker": {"modes": {"arena": {"min_matches": 1}}}}));
-    studio.deploy(version, Some(deployment.expect("a deployment config"))).await
+    studio
+        .deploy(version, Some(deployment.expect("a deployment config")))
+        .await
 }
 
 async fn spend_an_evening(options: Options, image: &str) {
-    let options = Options { configure: |config| config.matches_empty_interval_s = 2, ..options };
+    let options = Options {
+        configure: |config| config.matches_empty_interval_s = 2,
+        ..options
+    };
     let installation = Installation::start(options).await;
     let studio = Studio::open(&installation).await;
     let deployment = deploy_shooter(&studio, image).await;
-    let (mut ada, mut bob) =
-        tokio::join!(Guest::visit(&installation, &studio, "Ada"), Guest::visit(&installation, &studio, "Bob"));
+    let (mut ada, mut bob) = tokio::join!(
+        Guest::visit(&installation, &studio, "Ada"),
+        Guest::visit(&installation, &studio, "Bob")
+    );
     tokio::join!(
-        ada.until("Bob in the lobby", |guest| guest.is_in(RuntimeQualifier::Lobby) && guest.sees(&["Ada", "Bob"])),
-        bob.until("Ada in the lobby", |guest| guest.is_in(RuntimeQualifier::Lobby) && guest.sees(&["Ada", "Bob"])),
+        ada.until("Bob in the lobby", |guest| guest.is_in(RuntimeQualifier::Lobby)
+            && guest.sees(&["Ada", "Bob"])),
+        bob.until("Ada in the lobby", |guest| guest.is_in(RuntimeQualifier::Lobby)
+            && guest.sees(&["Ada", "Bob"])),
     );
     for guest in [&ada, &bob] {
-        guest.client.send(&json!({"play": "arena"})).expect("the wish is queued");
+        guest
+            .client
+            .send(&json!({"play": "arena"}))
+            .expect("the wish is queued");
     }
     let in_match = |guest: &Guest| guest.is_in(RuntimeQualifier::Match) && guest.screen.snapshots > 10;
     tokio::join!(ada.until("the match", in_match), bob.until("the match", in_match));
     assert_eq!(ada.place, bob.place, "both are in one match");
-    assert!(ada.screen.names.values().any(|(_, is_bot)| *is_bot), "there are bots: {:?}", ada.screen.names);
+    assert!(
+        ada.screen.names.values().any(|(_, is_bot)| *is_bot),
+        "there are bots: {:?}",
+        ada.screen.names
+    );
 
     let over = |guest: &Guest| guest.screen.ranking.is_some();
     tokio::join!(ada.until("the end", over), bob.until("the end", over));
-    let best = ada.screen.ranking.as_ref().and_then(|ranking| ranking.first()).expect("somebody won");
+    let best = ada
+        .screen
+        .ranking
+        .as_ref()
+        .and_then(|ranking| ranking.first())
+        .expect("somebody won");
     assert_eq!(best.2, 3, "the winner has the frags that end a match");
     let back = |guest: &Guest| guest.is_in(RuntimeQualifier::Lobby) && guest.sees(&["Ada", "Bob"]);
     ada.lobby.clear();
@@ -124,7 +166,11 @@ async fn spend_an_evening(options: Options, image: &str) {
     let played = ada.place;
     eventually("the match is gone, a spare one is there", || async {
         let details = studio.deployment(deployment).await;
-        let matches: Vec<_> = details.venues.iter().filter(|venue| venue.qualifier == "MATCH").collect();
+        let matches: Vec<_> = details
+            .venues
+            .iter()
+            .filter(|venue| venue.qualifier == "MATCH")
+            .collect();
         (matches.len() == 1 && matches[0].players == 0 && matches[0].state == "OPEN").then_some(())
     })
     .await;
@@ -134,12 +180,24 @@ async fn spend_an_evening(options: Options, image: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_players_spend_an_evening_on_one_shard() {
-    spend_an_evening(Options { shards: 1, ..Options::default() }, &shooter::image()).await;
+    spend_an_evening(
+        Options {
+            shards: 1,
+            ..Options::default()
+        },
+        &shooter::image(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_players_spend_an_evening_on_eight_shards_in_two_databases_with_two_instances() {
-    let options = Options { shards: 8, databases: 2, instances: 2, ..Options::default() };
+    let options = Options {
+        shards: 8,
+        databases: 2,
+        instances: 2,
+        ..Options::default()
+    };
     spend_an_evening(options, &shooter::image()).await;
 }
 
@@ -150,6 +208,16 @@ async fn two_players_spend_an_evening_in_containers() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let engine = engine::Engine::start(folder.path()).expect("an engine starts");
-    let image = format!("file://{}", harness::artefact("OMGSERVERS_TEST_SHOOTER_ARCHIVE").display());
-    spend_an_evening(Options { host: engine.address(), ..Options::default() }, &image).await;
+    let image = format!(
+        "file://{}",
+        harness::artefact("OMGSERVERS_TEST_SHOOTER_ARCHIVE").display()
+    );
+    spend_an_evening(
+        Options {
+            host: engine.address(),
+            ..Options::default()
+        },
+        &image,
+    )
+    .await;
 }

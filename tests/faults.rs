@@ -12,7 +12,8 @@ use crate::evening::Guest;
 fn version() -> Value {
     let mut version = shooter::version();
     // Matches that do not end while we look at them.
-    version["user_data"] = json!({"bots": {"arena": 4}, "frag_limit": 1000, "time_limit_s": 3000, "closing_s": 1, "grace_s": 60});
+    version["user_data"] =
+        json!({"bots": {"arena": 4}, "frag_limit": 1000, "time_limit_s": 3000, "closing_s": 1, "grace_s": 60});
     version
 }
 
@@ -34,7 +35,10 @@ async fn bring(guests: &mut [Guest; 2], moment: Moment) {
         Moment::Matchmaking | Moment::InTheMatch => {
             for guest in [&*ada, &*bob] {
                 if guest.is_in(RuntimeQualifier::Lobby) {
-                    guest.client.send(&json!({"play": "arena"})).expect("the wish is queued");
+                    guest
+                        .client
+                        .send(&json!({"play": "arena"}))
+                        .expect("the wish is queued");
                 }
             }
             if matches!(moment, Moment::InTheMatch) {
@@ -73,22 +77,39 @@ async fn settle(ada: &mut Guest, bob: &mut Guest) {
 
 /// Names of the containers of lobbies (`lobby_`) or matches (`match_`).
 fn containers(engine: &Engine, prefix: &str) -> Vec<String> {
-    let names = engine.docker(&["ps", "--format", "{{.Names}}"]).expect("the engine answers");
-    names.lines().filter(|name| name.starts_with(prefix)).map(str::to_owned).collect()
+    let names = engine
+        .docker(&["ps", "--format", "{{.Names}}"])
+        .expect("the engine answers");
+    names
+        .lines()
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Kills a part; a runtime in a container by way of its engine.
 async fn kill(fleet: &Fleet, engine: Option<&Engine>, part: Part) {
-    let (Some(engine), Some(prefix)) = (engine, part.prefix()) else { return fleet.kill(part).await };
+    let (Some(engine), Some(prefix)) = (engine, part.prefix()) else {
+        return fleet.kill(part).await;
+    };
     let name = eventually(prefix, || async { containers(engine, prefix).into_iter().next() }).await;
-    engine.docker(&["kill", "--signal", "KILL", &name]).expect("the container is killed");
+    engine
+        .docker(&["kill", "--signal", "KILL", &name])
+        .expect("the container is killed");
 }
 
+#[expect(clippy::print_stdout, reason = "a failed story says how far it came")]
 async fn survive(host: &str, archive: &std::path::Path, engine: Option<&Engine>) {
     let deployment = json!({"min_lobbies": 1, "matchmaker": {"modes": {"arena": {"min_matches": 0}}}});
     let fleet = Fleet::start(host, archive, &version(), &deployment).await;
     for moment in [Moment::InTheLobby, Moment::Matchmaking, Moment::InTheMatch] {
-        for part in [Part::Service, Part::Dispatcher, Part::Postgres, Part::Lobby, Part::Match] {
+        for part in [
+            Part::Service,
+            Part::Dispatcher,
+            Part::Postgres,
+            Part::Lobby,
+            Part::Match,
+        ] {
             if part == Part::Match && !matches!(moment, Moment::InTheMatch) {
                 continue;
             }
@@ -104,19 +125,38 @@ async fn survive(host: &str, archive: &std::path::Path, engine: Option<&Engine>)
             if (part, moment) == (Part::Match, Moment::InTheMatch) {
                 // They were told why they are in a lobby again.
                 for guest in [&*ada, &*bob] {
-                    assert!(guest.statuses.iter().any(|status| status.contains("the game server")), "{:?}", guest.statuses);
+                    assert!(
+                        guest.statuses.iter().any(|status| status.contains("the game server")),
+                        "{:?}",
+                        guest.statuses
+                    );
                 }
             }
         }
     }
-    let count = |prefix: &str| engine.map_or_else(|| fleet.runtimes(prefix).len(), |engine| containers(engine, prefix).len());
+    let count = |prefix: &str| {
+        engine.map_or_else(
+            || fleet.runtimes(prefix).len(),
+            |engine| containers(engine, prefix).len(),
+        )
+    };
     eventually("only the wanted lobby runs once everybody is gone", || async {
         (count("lobby_") == 1 && count("match_") == 0).then_some(())
     })
     .await;
     eventually("no row is left of those who are gone", || async {
         let mut rows = Vec::new();
-        for table in ["seat", "runtime_assignment", "client_outgoing", "event", "lease", "runtime", "placement", "venue", "cell"] {
+        for table in [
+            "seat",
+            "runtime_assignment",
+            "client_outgoing",
+            "event",
+            "lease",
+            "runtime",
+            "placement",
+            "venue",
+            "cell",
+        ] {
             rows.push(fleet.rows(table).await);
         }
         (rows == [0, 0, 0, 0, 0, 1, 1, 1, 1]).then_some(())

@@ -41,7 +41,10 @@ impl Part {
 impl Fleet {
     /// Starts everything and deploys the shooter as `demo/shooter/prod`. `host` and `image` as `omgctl up` takes them.
     pub async fn start(host: &str, image: &Path, version: &Value, deployment: &Value) -> Self {
-        let folder = tempfile::Builder::new().prefix("omg-fleet").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("omg-fleet")
+            .tempdir()
+            .expect("a temporary folder");
         let write = |name: &str, value: &Value| {
             let path = folder.path().join(name);
             std::fs::write(&path, value.to_string()).expect("the config is written");
@@ -51,11 +54,24 @@ impl Fleet {
         let ports: Vec<u16> = (0..4).map(|_| crate::free_port()).collect();
         let log = std::fs::File::create(folder.path().join("up.log")).expect("a log file");
         let mut command = Command::new(program("omgctl"));
-        command.args(["up", "--host", host, "--data"]).arg(folder.path().join("data"));
-        command.args(["--deploy-image".as_ref(), image.as_os_str(), "--deploy-version".as_ref(), version.as_os_str()]);
+        command
+            .args(["up", "--host", host, "--data"])
+            .arg(folder.path().join("data"));
+        command.args([
+            "--deploy-image".as_ref(),
+            image.as_os_str(),
+            "--deploy-version".as_ref(),
+            version.as_os_str(),
+        ]);
         command.args(["--deploy-config".as_ref(), deployment.as_os_str()]);
-        for (option, port) in
-            ["--port", "--management-port", "--service-port", "--service-management-port"].iter().zip(&ports)
+        for (option, port) in [
+            "--port",
+            "--management-port",
+            "--service-port",
+            "--service-management-port",
+        ]
+        .iter()
+        .zip(&ports)
         {
             command.args([option, &port.to_string().as_str()]);
         }
@@ -68,8 +84,15 @@ impl Fleet {
             .stderr(log)
             .spawn()
             .expect("omgctl starts");
-        let fleet = Self { supervisor, folder, base: format!("http://127.0.0.1:{}", ports[0]) };
-        eventually("omgctl up is done", || async { fleet.log().contains("Ctrl-C stops it").then_some(()) }).await;
+        let fleet = Self {
+            supervisor,
+            folder,
+            base: format!("http://127.0.0.1:{}", ports[0]),
+        };
+        eventually("omgctl up is done", || async {
+            fleet.log().contains("Ctrl-C stops it").then_some(())
+        })
+        .await;
         fleet
     }
 
@@ -94,12 +117,15 @@ impl Fleet {
             Part::Lobby => self.runtimes("lobby_").into_iter().next().map(u64::from),
             Part::Match => self.runtimes("match_").into_iter().next().map(u64::from),
         };
-        pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
+        pid.and_then(|pid| u32::try_from(pid).ok())
+            .filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
     }
 
     /// Processes of lobbies (`lobby_`) or matches (`match_`) that are said to run.
     pub fn runtimes(&self, prefix: &str) -> Vec<u32> {
-        let Ok(entries) = std::fs::read_dir(self.data().join("processes/running")) else { return Vec::new() };
+        let Ok(entries) = std::fs::read_dir(self.data().join("processes/running")) else {
+            return Vec::new();
+        };
         entries
             .filter_map(Result::ok)
             .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
@@ -120,12 +146,20 @@ impl Fleet {
     /// Rows of a table in all shards.
     pub async fn rows(&self, table: &str) -> i64 {
         use sqlx::Connection as _;
-        let url = format!("postgres://omg@localhost/omg?host={}&port=5432", self.data().join("postgres/socket").display());
-        let mut database = sqlx::PgConnection::connect(&url).await.expect("embedded Postgres answers");
+        let url = format!(
+            "postgres://omg@localhost/omg?host={}&port=5432",
+            self.data().join("postgres/socket").display()
+        );
+        let mut database = sqlx::PgConnection::connect(&url)
+            .await
+            .expect("embedded Postgres answers");
         let mut rows = 0;
         for shard in 0..8 {
             let query = format!("select count(*) from shard_{shard:05}.{table}");
-            let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(&mut database).await.expect("the table is there");
+            let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(query))
+                .fetch_one(&mut database)
+                .await
+                .expect("the table is there");
             rows += count;
         }
         database.close().await.ok();
@@ -169,9 +203,15 @@ impl Drop for Fleet {
 fn is_alive(pid: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // A process that nobody has waited for yet is dead all the same.
-    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+    state
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 pub(crate) fn signal(pid: u32, signal: &str) {
-    Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().expect("kill runs");
+    Command::new("kill")
+        .args([&format!("-{signal}"), &pid.to_string()])
+        .status()
+        .expect("kill runs");
 }

@@ -16,7 +16,12 @@ fn client() -> &'static reqwest::Client {
     CLIENT.get_or_init(|| {
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         // A connection lives in the runtime of the test that opened it: none is kept.
-        reqwest::Client::builder().no_proxy().tls_certs_only([]).pool_max_idle_per_host(0).build().expect("a client")
+        reqwest::Client::builder()
+            .no_proxy()
+            .tls_certs_only([])
+            .pool_max_idle_per_host(0)
+            .build()
+            .expect("a client")
     })
 }
 
@@ -36,5 +41,9 @@ pub(crate) async fn send(method: reqwest::Method, url: &str, token: Option<&str>
         .ok()
         .and_then(|value| value.get("qualifier")?.as_str().map(str::to_owned))
         .unwrap_or_default();
-    Answer { status, qualifier, body }
+    Answer {
+        status,
+        qualifier,
+        body,
+    }
 }

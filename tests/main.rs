@@ -8,3 +8,4 @@ mod faults;
 mod http;
 mod old_sdks;
 mod routes;
+mod wrong_input;

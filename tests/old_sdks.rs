@@ -26,17 +26,26 @@ impl Guest {
     /// Signs up and waits for the first lobby.
     fn arrive(base: &str, sdk: &Sdk) -> Self {
         let player = Player::new(base, sdk.clone()).expect("an address");
-        let mut guest = Self { player, log: Vec::new(), runtime: None };
+        let mut guest = Self {
+            player,
+            log: Vec::new(),
+            runtime: None,
+        };
         guest.player.sign_up().expect("not signed up yet");
         let (user, password) = guest.until("SIGNED_UP", |event| match event {
             Event::SignedUp { user_id, password } => Some((user_id.clone(), password.clone())),
             _ => None,
         });
         guest.player.sign_in(&user, &password).expect("signed up");
-        guest.until("SIGNED_IN", |event| matches!(event, Event::SignedIn { .. }).then_some(()));
+        guest.until("SIGNED_IN", |event| {
+            matches!(event, Event::SignedIn { .. }).then_some(())
+        });
         // The welcome came first: both values are there.
         guest.until("GREETED", |event| match event {
-            Event::Greeted { version_id: Some(_), version_created: Some(created) } => created.ends_with('Z').then_some(()),
+            Event::Greeted {
+                version_id: Some(_),
+                version_created: Some(created),
+            } => created.ends_with('Z').then_some(()),
             _ => None,
         });
         guest
@@ -46,10 +55,17 @@ impl Guest {
         let log = &mut self.log;
         let found = self.player.run_until(Instant::now() + DEADLINE, |_, event| {
             log.push(event.clone());
-            assert!(!matches!(event, Event::PlayerFailed { .. }), "the player failed: {log:?}");
+            assert!(
+                !matches!(event, Event::PlayerFailed { .. }),
+                "the player failed: {log:?}"
+            );
             seen(&event)
         });
-        assert!(!matches!(self.player.state(), State::Silent | State::Failed), "{:?}", self.log);
+        assert!(
+            !matches!(self.player.state(), State::Silent | State::Failed),
+            "{:?}",
+            self.log
+        );
         found.unwrap_or_else(|missed| panic!("no {what}: {missed:?}"))
     }
 
@@ -66,7 +82,10 @@ impl Guest {
 
     fn assigned(&mut self, wanted: RuntimeQualifier) {
         let runtime = self.until("ASSIGNED", |event| match event {
-            Event::Assigned { runtime_qualifier, runtime_id } if *runtime_qualifier == wanted => Some(runtime_id.clone()),
+            Event::Assigned {
+                runtime_qualifier,
+                runtime_id,
+            } if *runtime_qualifier == wanted => Some(runtime_id.clone()),
             _ => None,
         });
         self.runtime = Some(runtime);
@@ -88,7 +107,10 @@ impl Guest {
     /// Asks the match who it is: group and profile.
     fn who(&mut self) -> Value {
         self.player.send_text_message("who").expect("connected");
-        match self.packet("who", |payload| matches!(payload, Payload::Text(text) if text.starts_with('{'))) {
+        match self.packet(
+            "who",
+            |payload| matches!(payload, Payload::Text(text) if text.starts_with('{')),
+        ) {
             Payload::Text(text) => serde_json::from_str(&text).expect("JSON"),
             Payload::Binary(_) => unreachable!("a text was waited for"),
         }
@@ -134,7 +156,9 @@ fn play(base: &str, sdk: &Sdk) -> String {
     ada.packet("the bytes", |payload| *payload == Payload::Binary(vec![0, 1, 2, 255]));
     ada.player.send_text_message("all:hear me").expect("connected");
     for guest in [&mut ada, &mut bob] {
-        guest.packet("the broadcast", |payload| *payload == Payload::Text("all:hear me".into()));
+        guest.packet("the broadcast", |payload| {
+            *payload == Payload::Text("all:hear me".into())
+        });
     }
     // No more players; then everybody leaves, back to a lobby, with the socket closed by the SDK.
     ada.player.send_text_message("stop").expect("connected");
@@ -155,16 +179,28 @@ fn play(base: &str, sdk: &Sdk) -> String {
 }
 
 async fn tell(options: Options, image: String) {
-    let options = Options { configure: |config| config.matches_empty_interval_s = 3, ..options };
+    let options = Options {
+        configure: |config| config.matches_empty_interval_s = 3,
+        ..options
+    };
     let installation = Installation::start(options).await;
     let studio = Studio::open(&installation).await;
     let version = studio.version(game(), &image).await;
     let deployment = studio.deploy(version, None).await;
     for variant in [Variant::Sdk097a1e2, Variant::Ref] {
         let base = installation.base.clone();
-        let (tenant, project, stage) = (studio.tenant.to_string(), studio.project.to_string(), studio.stage.to_string());
-        let sdk = Sdk { variant, ..Sdk::new(&tenant, &project, &stage) };
-        let closed = tokio::task::spawn_blocking(move || play(&base, &sdk)).await.expect("the story is told");
+        let (tenant, project, stage) = (
+            studio.tenant.to_string(),
+            studio.project.to_string(),
+            studio.stage.to_string(),
+        );
+        let sdk = Sdk {
+            variant,
+            ..Sdk::new(&tenant, &project, &stage)
+        };
+        let closed = tokio::task::spawn_blocking(move || play(&base, &sdk))
+            .await
+            .expect("the story is told");
         eventually("the closed match is gone", || async {
             let venues = studio.deployment(deployment).await.venues;
             (!venues.iter().any(|venue| venue.runtime_id.to_string() == closed)).then_some(())
@@ -187,6 +223,18 @@ async fn old_sdks_play_a_real_game_over_containers() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let engine = engine::Engine::start(folder.path()).expect("an engine starts");
-    let image = format!("file://{}", harness::artefact("OMGSERVERS_TEST_OLD_SDK_ARCHIVE").display());
-    tell(Options { host: engine.address(), instances: 2, databases: 2, ..Options::default() }, image).await;
+    let image = format!(
+        "file://{}",
+        harness::artefact("OMGSERVERS_TEST_OLD_SDK_ARCHIVE").display()
+    );
+    tell(
+        Options {
+            host: engine.address(),
+            instances: 2,
+            databases: 2,
+            ..Options::default()
+        },
+        image,
+    )
+    .await;
 }

@@ -30,14 +30,25 @@ static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 pub async fn cluster() -> &'static Cluster {
     CLUSTER
         .get_or_init(|| async {
-            let folder = tempfile::Builder::new().prefix("omg-cluster").tempdir().expect("a temporary folder").keep();
-            let settings = EmbeddedSettings { directory: folder.join("pg"), durable: false, max_connections: 400 };
+            let folder = tempfile::Builder::new()
+                .prefix("omg-cluster")
+                .tempdir()
+                .expect("a temporary folder")
+                .keep();
+            let settings = EmbeddedSettings {
+                directory: folder.join("pg"),
+                durable: false,
+                max_connections: 400,
+            };
             let embedded = Embedded::start(settings).await.expect("Postgres starts");
             clean_up_at_exit(embedded.pid(), &folder);
             let url = embedded.url();
             // Statics are not dropped; the process started above ends it.
             std::mem::forget(embedded);
-            Cluster { url, next: AtomicU32::new(0) }
+            Cluster {
+                url,
+                next: AtomicU32::new(0),
+            }
         })
         .await
 }
@@ -62,8 +73,13 @@ impl Cluster {
     /// A new, empty database.
     pub async fn database(&self) -> String {
         let name = format!("story_{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let mut connection = sqlx::PgConnection::connect(&self.url).await.expect("the cluster answers");
-        sqlx::query(sqlx::AssertSqlSafe(format!("create database {name}"))).execute(&mut connection).await.expect("a database is created");
+        let mut connection = sqlx::PgConnection::connect(&self.url)
+            .await
+            .expect("the cluster answers");
+        sqlx::query(sqlx::AssertSqlSafe(format!("create database {name}")))
+            .execute(&mut connection)
+            .await
+            .expect("a database is created");
         connection.close().await.ok();
         self.url.replacen("/omg?", &format!("/{name}?"), 1)
     }
@@ -82,7 +98,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { shards: 8, databases: 1, instances: 1, host: "process://".into(), configure: |_| {} }
+        Self {
+            shards: 8,
+            databases: 1,
+            instances: 1,
+            host: "process://".into(),
+            configure: |_| {},
+        }
     }
 }
 
@@ -97,7 +119,10 @@ pub struct Installation {
 
 impl Installation {
     pub async fn start(options: Options) -> Self {
-        let folder = tempfile::Builder::new().prefix("omg-story").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("omg-story")
+            .tempdir()
+            .expect("a temporary folder");
         let key = folder.path().join("token.pem");
         std::fs::write(&key, Tokens::generate_key().expect("a key")).expect("the key is written");
         let cluster = cluster().await;
@@ -121,8 +146,12 @@ impl Installation {
             config.bootstrap_admin_user_password = Some("admin".into());
             config.bootstrap_support_user_password = Some("support".into());
             config.bootstrap_dispatcher_user_password = Some("dispatcher".into());
-            config.bootstrap_hosts =
-                vec![HostConfig { uri: options.host.clone(), cpu_count: 64, memory_mb: 64_000, max_containers: 64 }];
+            config.bootstrap_hosts = vec![HostConfig {
+                uri: options.host.clone(),
+                cpu_count: 64,
+                memory_mb: 64_000,
+                max_containers: 64,
+            }];
             if !options.host.starts_with("process") {
                 // Seen from a container, this machine has another name.
                 config.runtimes_overriding_enabled = true;
@@ -131,9 +160,18 @@ impl Installation {
             (options.configure)(&mut config);
             services.push(Service::start(config).await.expect("the service starts"));
         }
-        let addresses: Vec<String> = services.iter().map(|service| format!("http://{}", service.address())).collect();
+        let addresses: Vec<String> = services
+            .iter()
+            .map(|service| format!("http://{}", service.address()))
+            .collect();
         let (stop_dispatcher, dispatcher) = start_dispatcher(port, &addresses).await;
-        Self { services, dispatcher, stop_dispatcher, base, folder }
+        Self {
+            services,
+            dispatcher,
+            stop_dispatcher,
+            base,
+            folder,
+        }
     }
 
     /// A typed client of nobody, at the public address.
@@ -147,13 +185,19 @@ impl Installation {
     }
 
     pub async fn admin(&self) -> Client {
-        let call = admin::CreateToken { user: text("admin"), password: text("admin") };
+        let call = admin::CreateToken {
+            user: text("admin"),
+            password: text("admin"),
+        };
         let token = self.client().send(&call).await.expect("the admin logs in").raw_token;
         self.client().with_token(token)
     }
 
     pub async fn support(&self) -> Client {
-        let call = support::CreateToken { user: text("support"), password: text("support") };
+        let call = support::CreateToken {
+            user: text("support"),
+            password: text("support"),
+        };
         let token = self.client().send(&call).await.expect("support logs in").raw_token;
         self.client().with_token(token)
     }
@@ -165,7 +209,10 @@ impl Installation {
 
     pub async fn stop(self) {
         self.stop_dispatcher.cancel();
-        self.dispatcher.await.expect("the dispatcher does not panic").expect("the dispatcher stops");
+        self.dispatcher
+            .await
+            .expect("the dispatcher does not panic")
+            .expect("the dispatcher stops");
         for service in self.services {
             service.stop().await.expect("the service stops");
         }
@@ -185,7 +232,10 @@ pub(crate) fn text(value: &str) -> omgservers_protocol::text::Text {
     omgservers_protocol::text::Text::new(value).expect("a short text")
 }
 
-async fn start_dispatcher(port: u16, services: &[String]) -> (CancellationToken, tokio::task::JoinHandle<anyhow::Result<()>>) {
+async fn start_dispatcher(
+    port: u16,
+    services: &[String],
+) -> (CancellationToken, tokio::task::JoinHandle<anyhow::Result<()>>) {
     let config = omgservers_dispatcher::Config::parse_from([
         "omgservers-dispatcher",
         "--http-address",

@@ -30,9 +30,16 @@ pub fn image() -> String {
 /// Packs a program into an archive in the target folder.
 pub fn pack(name: &str) -> PathBuf {
     let program = crate::program(name);
-    let path = program.with_extension(format!("{}.tar", std::process::id()));
+    let path = program.with_extension("stories.tar");
     let entry = format!("/{name}");
-    let file = ImageFile { path: entry.clone(), source: program.clone(), mode: 0o755 };
-    archive::write(&path, &format!("stories/{name}:1"), &[entry], &[file], &[]).expect("the image is written");
+    let file = ImageFile {
+        path: entry.clone(),
+        source: program.clone(),
+        mode: 0o755,
+    };
+    // Another run of the stories may be reading it: the new one takes its place in one step.
+    let fresh = program.with_extension(format!("{}.tar", std::process::id()));
+    archive::write(&fresh, &format!("stories/{name}:1"), &[entry], &[file], &[]).expect("the image is written");
+    std::fs::rename(&fresh, &path).expect("the image is in its place");
     path
 }

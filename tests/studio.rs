@@ -38,24 +38,49 @@ impl Studio {
         let call = support::CreateTenantPermissions {
             tenant: id(tenant),
             user_id: user,
-            permissions_to_create: vec![support::TenantPermission::ProjectManager, support::TenantPermission::TenantViewer],
+            permissions_to_create: vec![
+                support::TenantPermission::ProjectManager,
+                support::TenantPermission::TenantViewer,
+            ],
         };
         support.send(&call).await.expect("permissions");
-        let made = developer.send(&dev::CreateProject { tenant: id(tenant) }).await.expect("a project");
-        Self { tenant, project: made.project_id, stage: made.stage_id, user, password, developer }
+        let made = developer
+            .send(&dev::CreateProject { tenant: id(tenant) })
+            .await
+            .expect("a project");
+        Self {
+            tenant,
+            project: made.project_id,
+            stage: made.stage_id,
+            user,
+            password,
+            developer,
+        }
     }
 
     /// A developer without any permission.
     pub async fn hire(installation: &Installation) -> (UserId, String, Client) {
         let support = installation.support().await;
         let made = support.send(&support::CreateDeveloper {}).await.expect("a developer");
-        let call = dev::CreateToken { user_id: made.user_id, password: text(&made.password) };
-        let token = installation.client().send(&call).await.expect("the developer logs in").raw_token;
+        let call = dev::CreateToken {
+            user_id: made.user_id,
+            password: text(&made.password),
+        };
+        let token = installation
+            .client()
+            .send(&call)
+            .await
+            .expect("the developer logs in")
+            .raw_token;
         (made.user_id, made.password, installation.client().with_token(token))
     }
 
     pub async fn version(&self, config: VersionConfig, image: &str) -> VersionId {
-        let call = dev::CreateVersion { tenant: id(self.tenant), project: id(self.project), config };
+        let call = dev::CreateVersion {
+            tenant: id(self.tenant),
+            project: id(self.project),
+            config,
+        };
         let version = self.developer.send(&call).await.expect("a version").version_id;
         let call = dev::CreateImage {
             tenant: id(self.tenant),
@@ -80,14 +105,21 @@ impl Studio {
     }
 
     pub async fn deployment(&self, deployment: DeploymentId) -> dev::DeploymentDetails {
-        let call = dev::GetDeploymentDetails { tenant: id(self.tenant), deployment_id: deployment };
+        let call = dev::GetDeploymentDetails {
+            tenant: id(self.tenant),
+            deployment_id: deployment,
+        };
         self.developer.send(&call).await.expect("details").details
     }
 
     /// Lobbies and matches of the deployment in this state.
     pub async fn venues(&self, deployment: DeploymentId, qualifier: &str, state: &str) -> Vec<dev::VenueStatus> {
         let details = self.deployment(deployment).await;
-        details.venues.into_iter().filter(|venue| venue.qualifier == qualifier && venue.state == state).collect()
+        details
+            .venues
+            .into_iter()
+            .filter(|venue| venue.qualifier == qualifier && venue.state == state)
+            .collect()
     }
 }
 
