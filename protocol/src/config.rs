@@ -181,7 +181,12 @@ impl DeploymentConfig {
         if let Some(name) = self.matchmaker.modes.keys().find(|name| version.mode(name).is_none()) {
             return Err(format!("the version has no mode `{name}`"));
         }
-        let spares: u64 = self.matchmaker.modes.values().map(|spare| u64::from(spare.min_matches)).sum();
+        let spares: u64 = self
+            .matchmaker
+            .modes
+            .values()
+            .map(|spare| u64::from(spare.min_matches))
+            .sum();
         if spares > u64::from(self.matchmaker.max_matches) {
             return Err("the min_matches of all modes together exceed max_matches".into());
         }

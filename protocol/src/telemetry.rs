@@ -21,7 +21,8 @@ pub fn start(root: &str, level: &str, json: bool) -> Result<(), String> {
         .map_err(|cause| format!("bad log level: {cause}"))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let started = if json {
         lines.json().try_init()
     } else {

@@ -272,7 +272,9 @@ mod tests {
             notified.as_mut().enable();
             hub.tell(0, News::Client(ClientId(2)));
             hub.tell(0, News::Client(ClientId(1)));
-            tokio::time::timeout(Duration::from_secs(5), notified).await.expect("was woken");
+            tokio::time::timeout(Duration::from_secs(5), notified)
+                .await
+                .expect("was woken");
         }
         assert!(hub.waiting.lock().unwrap().is_empty());
     }
