@@ -207,16 +207,19 @@ impl Installation {
         self.folder.path().to_owned()
     }
 
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.stop_dispatcher.cancel();
-        self.dispatcher
-            .await
-            .expect("the dispatcher does not panic")
-            .expect("the dispatcher stops");
-        for service in self.services {
+        let ended = (&mut self.dispatcher).await.expect("the dispatcher does not panic");
+        ended.expect("the dispatcher stops");
+        for service in std::mem::take(&mut self.services) {
             service.stop().await.expect("the service stops");
         }
-        // Game servers outlive their service; here they end with it.
+    }
+}
+
+impl Drop for Installation {
+    /// Game servers outlive their service; here they end with the story, also with one that failed.
+    fn drop(&mut self) {
         let running = self.folder.path().join("data/processes/running");
         for entry in std::fs::read_dir(running).into_iter().flatten().filter_map(Result::ok) {
             let state = std::fs::read_to_string(entry.path().join("state.json")).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
-use omgservers_protocol::text::Text;
+use omgservers_protocol::text::{self, Text};
 
 use crate::room::Limits;
 
@@ -54,20 +54,20 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_DISPATCHER_USER_PASSWORD", hide_env_values = true)]
     pub user_password: Secret,
     /// How often the login is renewed, such as `60s`.
-    #[arg(long, env = "OMGSERVERS_REFRESH_DISPATCHER_TOKEN_JOB_INTERVAL", default_value = "60s", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_REFRESH_DISPATCHER_TOKEN_JOB_INTERVAL", default_value = "60s", value_parser = text::duration)]
     pub refresh_token_interval: Duration,
 
     /// A connection that says nothing and answers no ping for so long is closed, seconds.
-    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_IDLE_TIMEOUT", default_value = "32", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_IDLE_TIMEOUT", default_value = "32", value_parser = text::duration)]
     pub idle_timeout: Duration,
     /// Longest time between two looks for such connections, such as `60s`. It is looked more often than that where needed.
-    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_HANDLER_JOB_INTERVAL", default_value = "60s", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_EXPIRED_CONNECTIONS_HANDLER_JOB_INTERVAL", default_value = "60s", value_parser = text::duration)]
     pub idle_sweep_interval: Duration,
     /// How often a connection is pinged.
-    #[arg(long, env = "OMGSERVERS_PING_INTERVAL", default_value = "16s", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_PING_INTERVAL", default_value = "16s", value_parser = text::duration)]
     pub ping_interval: Duration,
     /// How long a room is held for a runtime that lost its binary link.
-    #[arg(long, env = "OMGSERVERS_ROOM_GRACE_INTERVAL", default_value = "10s", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_ROOM_GRACE_INTERVAL", default_value = "10s", value_parser = text::duration)]
     pub room_grace: Duration,
     /// Bytes on the reliable lane that may wait for one player, who is dropped beyond.
     #[arg(long, env = "OMGSERVERS_PLAYER_QUEUE_BYTES", default_value_t = 1_048_576, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
@@ -201,26 +201,6 @@ impl FromStr for ServiceUri {
             }
             _ => Err(format!("`{text}` names no host")),
         }
-    }
-}
-
-/// `500ms`, `1s`, `2m` or bare seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration such as `1s`"))?;
-    let factor_ms = match &text[digits.len()..] {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        unit => return Err(format!("unknown unit `{unit}`")),
-    };
-    let duration = Duration::from_millis(number.saturating_mul(factor_ms));
-    if duration.is_zero() {
-        Err("must be more than zero".into())
-    } else {
-        Ok(duration)
     }
 }
 

@@ -358,6 +358,10 @@ async fn write(seat: &Seat, bell: &Bell, writer: &mut Writer) -> End {
     };
     loop {
         bell.rung.notified().await;
+        if matches!(seat.who, Who::Runtime(_)) {
+            // Players whose messages have just come too get their turn first: one write carries them all.
+            tokio::task::yield_now().await;
+        }
         loop {
             let (farewell, pong) = bell.take_words();
             if let Some(farewell) = farewell {

@@ -1,6 +1,7 @@
-//! Short texts from outside, checked once when they are parsed.
+//! Short texts from outside, checked once when they are parsed: names, passwords, durations.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
@@ -77,9 +78,36 @@ impl Visitor<'_> for TextVisitor {
     }
 }
 
+/// A setting: `500ms`, `1s`, `2m` or bare seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration such as `1s`"))?;
+    let factor_ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        unit => return Err(format!("unknown unit `{unit}`")),
+    };
+    let duration = Duration::from_millis(number.saturating_mul(factor_ms));
+    if duration.is_zero() {
+        Err("must be more than zero".into())
+    } else {
+        Ok(duration)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert!(duration("0s").is_err() && duration("1h").is_err() && duration("x").is_err());
+    }
 
     #[test]
     fn blank_and_long_texts_are_refused() {

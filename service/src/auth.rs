@@ -18,6 +18,8 @@ use crate::ids::now_ms;
 
 /// Life of a token that is not a player's, seconds.
 const TOKEN_LIFE_S: i64 = 3_600;
+/// Life of a runtime's token, seconds: 30 days. Old SDKs never renew theirs, and every use looks at the runtime's row.
+const RUNTIME_TOKEN_LIFE_S: i64 = 30 * 24 * 3_600;
 /// Life of a token for one WebSocket connection, seconds.
 const WEBSOCKET_TOKEN_LIFE_S: i64 = 60;
 /// Verified tokens that are remembered: the signature is checked once.
@@ -99,7 +101,7 @@ impl Tokens {
     }
 
     pub fn for_runtime(&self, runtime: RuntimeId) -> String {
-        let claims = self.claims(Audience::Runtime, runtime.to_string(), Role::Runtime, TOKEN_LIFE_S);
+        let claims = self.claims(Audience::Runtime, runtime.to_string(), Role::Runtime, RUNTIME_TOKEN_LIFE_S);
         self.signer.sign(&Claims {
             runtime_id: Some(runtime),
             ..claims

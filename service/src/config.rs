@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use omgservers_protocol::text;
 
 /// The control plane of OMGSERVERS: API, state, planners and workers.
 #[derive(Parser, Clone)]
@@ -128,7 +129,7 @@ pub struct Config {
     pub bootstrap_hosts: Vec<HostConfig>,
 
     /// Longest time between two looks for work whose hint was lost, such as `1s`.
-    #[arg(long, env = "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", default_value = "1s", value_parser = duration)]
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", default_value = "1s", value_parser = text::duration)]
     pub sweep_interval: Duration,
     /// Level of this project's logs.
     #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO")]
@@ -219,26 +220,6 @@ impl Config {
     }
 }
 
-/// `500ms`, `1s`, `2m` or bare seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration such as `1s`"))?;
-    let factor_ms = match &text[digits.len()..] {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        unit => return Err(format!("unknown unit `{unit}`")),
-    };
-    let duration = Duration::from_millis(number.saturating_mul(factor_ms));
-    if duration.is_zero() {
-        Err("must be more than zero".into())
-    } else {
-        Ok(duration)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,12 +249,5 @@ mod tests {
             refused.contains("DOCKER_HOSTS_0__CPU_COUNT") && refused.contains("many"),
             "{refused}"
         );
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        assert!(duration("0s").is_err() && duration("1h").is_err() && duration("x").is_err());
     }
 }

@@ -66,24 +66,25 @@ pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RENEWAL) => {}
         }
-        let renewed = sqlx::query(
-            "update system.instance set until = now() + $3 * interval '1 second', clock_ms = $4 where node = $1 and holder = $2",
+        let renewed: Result<Option<i64>, _> = sqlx::query_scalar(
+            "update system.instance set until = now() + $3 * interval '1 second', clock_ms = $4 where node = $1 and holder = $2 \
+             returning (select count(*) from system.instance as other where other.holder <> $2 and other.until >= now())",
         )
         .bind(i32::from(lease.node))
         .bind(&lease.holder)
         .bind(LEASE_S)
         .bind(app.ids.newest_ms().max(now_ms()) + AHEAD_MS)
-        .execute(app.db.system(0))
+        .fetch_optional(app.db.system(0))
         .await;
         match renewed {
-            Ok(done) if done.rows_affected() == 0 => {
+            Ok(None) => {
                 fatal.send_replace(Some(format!(
                     "instance id {} was taken over by another instance",
                     lease.node
                 )));
                 return;
             }
-            Ok(_) => {}
+            Ok(Some(others)) => app.db.hub().set_alone(others == 0),
             // Without the database no id is stored either.
             Err(cause) => tracing::warn!(error = %cause, "the lease on the instance id could not be renewed"),
         }

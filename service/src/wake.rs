@@ -3,6 +3,7 @@
 //! A hint may be lost: whoever waits looks again after a while, and a sweep finds work that nobody announced.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Hub {
     jobs: mpsc::Sender<Job>,
     /// One per database.
     others: Vec<mpsc::Sender<News>>,
+    /// No other instance lives, so nobody else needs to be told. One that has just started looks again by itself.
+    alone: AtomicBool,
 }
 
 /// The receiving ends, for those who run the loops.
@@ -60,6 +63,7 @@ impl Hub {
             waiting: Mutex::default(),
             jobs,
             others,
+            alone: AtomicBool::new(false),
         };
         (
             Arc::new(hub),
@@ -84,9 +88,17 @@ impl Hub {
     /// Wakes those who wait here, and on other instances those of the given database.
     pub fn tell(&self, database: usize, news: News) {
         self.tell_here(news);
+        if self.alone.load(Ordering::Relaxed) {
+            return;
+        }
         if self.others[database].try_send(news).is_err() {
             metrics::counter!("omgservers_wake_dropped_total", "kind" => "news").increment(1);
         }
+    }
+
+    /// Whether this is the only instance.
+    pub fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
     }
 
     fn tell_here(&self, news: News) {

@@ -27,6 +27,15 @@ fn cpu_time_in(stat: &str) -> Option<Duration> {
     Some(TICK * (user + system))
 }
 
+/// CPU time of this thread so far: on a busy machine, what a short piece of work costs.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
 /// The processes that a process has started.
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;

@@ -1,6 +1,7 @@
-//! The shooter's tick, in this process: the world with bots alone, and a whole match with players who run and shoot.
+//! The shooter's tick, in this process: the world with bots alone, and a whole match with players who run and shoot. Times
+//! are the thread's CPU time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use omgservers_runtime_sdk::ClientId;
@@ -11,6 +12,7 @@ use shooter_runtime::profile::Profile;
 use shooter_simulation::{Command, Mode, Rules, TICK_RATE, World};
 
 use crate::Arguments;
+use crate::machine::thread_cpu_time;
 use crate::report::{Report, Target, median};
 
 /// Numbers of bodies that are compared.
@@ -115,10 +117,10 @@ fn simulate(bots: u16) -> Vec<Duration> {
     world.step(&enter);
     let mut costs = Vec::new();
     for tick in 0..WARM_UP_TICKS + TICKS {
-        let start = Instant::now();
+        let start = thread_cpu_time();
         world.step(&[]);
         if tick >= WARM_UP_TICKS {
-            costs.push(start.elapsed());
+            costs.push(thread_cpu_time() - start);
         }
     }
     costs
@@ -150,14 +152,14 @@ fn play(players: u16) -> Result<(Vec<Duration>, usize)> {
             .iter_mut()
             .map(|client| client.hunt(client.nearest().unwrap_or(0)))
             .collect();
-        let start = Instant::now();
+        let start = thread_cpu_time();
         for (id, packet) in packets.iter().enumerate() {
             server.handle(ClientId(id as i64), packet);
         }
         server.tick();
         let outputs: Vec<_> = std::iter::from_fn(|| server.poll()).collect();
         if is_counted {
-            costs.push(start.elapsed());
+            costs.push(thread_cpu_time() - start);
         }
         for output in outputs {
             let (receivers, bytes) = match output {
