@@ -247,14 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("60s"), Ok(Duration::from_secs(60)));
-        assert_eq!(duration("32"), Ok(Duration::from_secs(32)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert!(duration("0").is_err() && duration("s").is_err() && duration("1d").is_err());
-    }
-
-    #[test]
     fn time_passes_often_enough_for_the_shortest_limit() {
         let mut config = Config::for_tests(Vec::new(), "x");
         assert_eq!(config.tick_interval(), Duration::from_secs(1));

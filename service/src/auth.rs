@@ -101,7 +101,12 @@ impl Tokens {
     }
 
     pub fn for_runtime(&self, runtime: RuntimeId) -> String {
-        let claims = self.claims(Audience::Runtime, runtime.to_string(), Role::Runtime, RUNTIME_TOKEN_LIFE_S);
+        let claims = self.claims(
+            Audience::Runtime,
+            runtime.to_string(),
+            Role::Runtime,
+            RUNTIME_TOKEN_LIFE_S,
+        );
         self.signer.sign(&Claims {
             runtime_id: Some(runtime),
             ..claims
