@@ -24,7 +24,7 @@ const CALLS: u32 = 1_500;
 const WRITES: u32 = 300;
 const RUN_WAIT: Duration = Duration::from_secs(120);
 
-/// Nakama's CPU per authenticated RPC, measured once on such a machine and recorded in `docs/benchmarks.md`.
+/// Nakama's CPU per authenticated call: recorded in `docs/benchmarks.md`, not measured here.
 const NAKAMA_CALL_US: f64 = 93.0;
 
 pub(crate) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
