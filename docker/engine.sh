@@ -39,8 +39,20 @@ start_docker() {
   host=unix://$engine/docker.sock
 }
 
-# Everything in it is ours: the containers, the bridges, the engine.
+# Everything in it is ours: the containers, the bridges, the engine. `up` and `down` may both come here at once.
 stop_docker() {
+  [ -d "$engine" ] || return 0
+  # Another `up` works in the data folder, and with this engine.
+  [ ! -e "$data/up.lock" ] || flock -n "$data/up.lock" true || return 0
+  (
+    flock 9
+    end_engine
+    rm -rf "${engine:?}"
+  ) 9>"$engine.lock"
+  rm -f "$engine.lock"
+}
+
+end_engine() {
   local pid id wait client=(timeout 30 docker -H "unix://$engine/docker.sock")
   pid=$(cat "$engine/docker.pid" 2>/dev/null) || pid=none
   if grep -qzF -- "$engine/docker.pid" "/proc/$pid/cmdline" 2>/dev/null; then
@@ -57,5 +69,4 @@ stop_docker() {
     ip link del docker0 2>/dev/null || true
     xargs iptables <"$engine/forwarding" || true
   fi
-  rm -rf "${engine:?}"
 }

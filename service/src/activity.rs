@@ -120,7 +120,7 @@ fn by_shard(app: &App, ids: impl Iterator<Item = i64>) -> HashMap<Shard, Vec<i64
 }
 
 async fn stamp(app: &App, shard: Shard, statement: &'static str, ids: &[i64]) -> Result<()> {
-    let mut tx = app.db.begin_in(shard).await?;
+    let mut tx = app.db.begin_relaxed(shard).await?;
     sqlx::query(statement).bind(ids).execute(&mut *tx).await?;
     tx.commit().await
 }

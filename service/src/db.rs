@@ -50,8 +50,8 @@ pub struct Db {
     databases: Vec<Database>,
     /// For each shard its database.
     index: Vec<usize>,
-    /// For each shard the statement that opens a transaction in it.
-    openings: Vec<Arc<str>>,
+    /// For each shard the statements that open a transaction in it: one to keep, one that may be lost.
+    openings: Vec<[Arc<str>; 2]>,
     hub: Arc<Hub>,
 }
 
@@ -100,11 +100,12 @@ impl Db {
         let openings = (0..shard_count)
             .map(|shard| {
                 let schema = Shard(shard).schema();
-                format!(
+                let kept = format!(
                     "BEGIN; SET LOCAL search_path TO {schema}; SET LOCAL lock_timeout TO '5s'; \
                      SELECT pg_advisory_xact_lock_shared({FENCE}, {shard})"
-                )
-                .into()
+                );
+                let relaxed = format!("{kept}; SET LOCAL synchronous_commit TO off");
+                [kept.into(), relaxed.into()]
             })
             .collect();
         tracing::info!(
@@ -167,9 +168,19 @@ impl Db {
 
     /// A transaction in this shard.
     pub async fn begin_in(&self, shard: Shard) -> Result<Tx> {
+        self.open_in(shard, &self.openings[usize::from(shard.0)][0]).await
+    }
+
+    /// The same for what may be lost if the server dies in the next moment, because it is then simply done again: nobody
+    /// waits for the disk.
+    pub async fn begin_relaxed(&self, shard: Shard) -> Result<Tx> {
+        self.open_in(shard, &self.openings[usize::from(shard.0)][1]).await
+    }
+
+    async fn open_in(&self, shard: Shard, opening: &Arc<str>) -> Result<Tx> {
         let database = &self.databases[self.database_of(shard)];
         let pool = &database.pools[usize::from(shard.0) % database.pools.len()];
-        let opening = || AssertSqlSafe(self.openings[usize::from(shard.0)].clone());
+        let opening = || AssertSqlSafe(opening.clone());
         let inner = match pool.begin_with(opening()).await {
             Ok(inner) => inner,
             // A pooled connection whose server was restarted is found out now: nothing was sent on it yet.

@@ -150,10 +150,12 @@ fn hint_later(app: &App, job: Job, after: Duration) {
     });
 }
 
+// Leases and the end of events are written without waiting for the disk: should they be lost, a job is done once more.
+
 /// Takes the lease and says up to which event the job is about. `None`: nothing to do, or somebody else does it; that one
 /// looks again after letting go, so nothing is missed.
 async fn take(app: &App, job: Job) -> Result<Option<i64>> {
-    let mut tx = app.db.begin_in(job.shard).await?;
+    let mut tx = app.db.begin_relaxed(job.shard).await?;
     let newest: Option<i64> =
         sqlx::query_scalar("select max(id) from event where kind = $1 and key = $2 and not_before <= now()")
             .bind(job.kind.as_str())
@@ -176,7 +178,7 @@ async fn take(app: &App, job: Job) -> Result<Option<i64>> {
 }
 
 async fn renew(app: &App, job: Job) -> Result<()> {
-    let mut tx = app.db.begin_in(job.shard).await?;
+    let mut tx = app.db.begin_relaxed(job.shard).await?;
     sqlx::query(
         "update lease set until = now() + $4 * interval '1 second' where kind = $1 and key = $2 and holder = $3",
     )
@@ -201,7 +203,7 @@ async fn release(tx: &mut crate::db::Tx, app: &App, job: Job) -> Result<()> {
 
 /// Forgets the events that were handled, notes when to look again, and lets go. Says whether more came meanwhile.
 async fn finish(app: &App, job: Job, newest: i64, again: Again) -> Result<bool> {
-    let mut tx = app.db.begin_in(job.shard).await?;
+    let mut tx = app.db.begin_relaxed(job.shard).await?;
     sqlx::query("delete from event where kind = $1 and key = $2 and id <= $3")
         .bind(job.kind.as_str())
         .bind(job.key)
@@ -219,7 +221,7 @@ async fn finish(app: &App, job: Job, newest: i64, again: Again) -> Result<bool> 
     release(&mut tx, app, job).await?;
     tx.commit().await?;
     // After the release is visible: whoever found the lease taken left its event to us.
-    let mut tx = app.db.begin_in(job.shard).await?;
+    let mut tx = app.db.begin_relaxed(job.shard).await?;
     Ok(
         sqlx::query_scalar("select exists (select 1 from event where kind = $1 and key = $2 and not_before <= now())")
             .bind(job.kind.as_str())
@@ -231,7 +233,7 @@ async fn finish(app: &App, job: Job, newest: i64, again: Again) -> Result<bool> 
 
 /// Notes the failure with a growing delay and lets go.
 async fn fail(app: &App, job: Job, newest: i64, error: &str) -> Result<Duration> {
-    let mut tx = app.db.begin_in(job.shard).await?;
+    let mut tx = app.db.begin_relaxed(job.shard).await?;
     let attempts: Option<i32> = sqlx::query_scalar(
         "with failed as (update event set attempts = attempts + 1, error = $4, \
            not_before = now() + least($5, 0.1 * power(2, least(attempts, 20))) * interval '1 second' \
