@@ -370,8 +370,10 @@ fn config(random: &mut Random) -> DeploymentConfig {
     config.min_lobbies = random.between(0, config.max_lobbies.min(2));
     config.lobby.max_assignments = random.between(1, 6);
     config.matchmaker.max_matches = random.between(1, 5);
+    let mut room = config.matchmaker.max_matches;
     for mode in ["duel", "arena"] {
-        let min_matches = random.between(0, 2).min(config.matchmaker.max_matches);
+        let min_matches = random.between(0, 2).min(room);
+        room -= min_matches;
         config
             .matchmaker
             .modes
