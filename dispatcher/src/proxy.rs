@@ -130,6 +130,10 @@ fn uri_at(instance: &Instance, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).expect("scheme, authority and path make an address")
 }
 
+/// So much of a refused body is read, and for so long.
+const READ_AWAY_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+const READ_AWAY_WAIT: Duration = Duration::from_secs(10);
+
 /// Passes a request on and its answer back.
 pub(crate) async fn pass_on(edge: &Arc<Edge>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
@@ -191,12 +195,28 @@ impl Failure {
     }
 }
 
+/// Reads a refused body to its end, within bounds: a sender that is cut off while it sends does not hear why.
+async fn read_away(mut body: Incoming) {
+    let reading = async {
+        let mut left = READ_AWAY_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            if length > left {
+                break;
+            }
+            left -= length;
+        }
+    };
+    timeout(READ_AWAY_WAIT, reading).await.ok();
+}
+
 async fn try_to_pass_on(
     edge: &Arc<Edge>,
     peer: Peer,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
     if request.body().size_hint().lower() > BODY_BYTES_MAX as u64 {
+        read_away(request.into_body()).await;
         return Err(Failure::TooLong);
     }
     let upgrade = upgrade_of(request.headers());

@@ -119,7 +119,6 @@ pub(super) fn lock_file(path: &Path) -> PathBuf {
 pub(super) struct Secrets {
     pub(super) admin: String,
     pub(super) support: String,
-    pub(super) service: String,
     pub(super) dispatcher: String,
     /// Who deploys the game.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +153,6 @@ impl Secrets {
                 let secrets = Self {
                     admin: admin.map_or("admin".to_owned(), |given| given.to_string()),
                     support: support.map_or("support".to_owned(), |given| given.to_string()),
-                    service: random(),
                     dispatcher: random(),
                     developer: None,
                     file,

@@ -65,7 +65,6 @@ fn service_environment(
         ("OMGSERVERS_BOOTSTRAP_ENABLED", "true".to_owned()),
         ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD", secrets.admin.clone()),
         ("OMGSERVERS_BOOTSTRAP_SUPPORT_USER_PASSWORD", secrets.support.clone()),
-        ("OMGSERVERS_BOOTSTRAP_SERVICE_USER_PASSWORD", secrets.service.clone()),
         (
             "OMGSERVERS_BOOTSTRAP_DISPATCHER_USER_PASSWORD",
             secrets.dispatcher.clone(),
