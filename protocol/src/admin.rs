@@ -1,13 +1,28 @@
-//! What an admin may ask.
+//! What an admin may ask: it looks after the installation and its operators.
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{RawToken, calls};
-use crate::text::Text;
+use crate::audit::AuditRecord;
+use crate::call::{Empty, Page, Paging, PasswordChange, RawToken, calls};
+use crate::developer::Timestamp;
+use crate::id::{HostId, UserId};
+use crate::support::CreatedUser;
+use crate::text::{Secret, Text};
 
 calls!("admin";
     CreateToken => RawToken, "create-token";
+    RenewToken => RawToken, "renew-token";
+    ChangePassword => Empty, "change-password";
+    ResetPassword => CreatedUser, "reset-password";
     GenerateId => GeneratedId, "generate-id";
+    BcryptHash => BcryptedHash, "bcrypt-hash";
+    CalculateShard => CalculatedShard, "calculate-shard";
+    PingDockerHost => PingedDockerHost, "ping-docker-host";
+    ListShards => Page<Shard>, "list-shards";
+    ListInstances => Page<Instance>, "list-instances";
+    ListHosts => Page<Host>, "list-hosts";
+    ListUsers => Page<User>, "list-users";
+    ListAuditRecords => Page<AuditRecord>, "list-audit-records";
 );
 
 /// Logs in by id or alias.
@@ -17,6 +32,21 @@ pub struct CreateToken {
     pub password: Text,
 }
 
+/// A fresh token for one that is about to expire.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RenewToken {}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangePassword(pub PasswordChange);
+
+/// A new generated password for somebody who lost theirs. Their tokens are refused from then on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ResetPassword {
+    /// Id or alias.
+    pub user: Text,
+}
+
 /// A new id from the installation's generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GenerateId {}
@@ -24,4 +54,138 @@ pub struct GenerateId {}
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GeneratedId {
     pub id: crate::id::CommandId,
+}
+
+/// Hashes a text as passwords of people are stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BcryptHash {
+    /// At most 72 bytes.
+    pub value: Secret,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BcryptedHash {
+    pub hash: String,
+}
+
+/// In which shard the entities of a key are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CalculateShard {
+    pub shard_key: ShardKey,
+}
+
+/// Any text; a JSON number is read as its digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ShardKey {
+    Text(String),
+    Number(i64),
+}
+
+impl ShardKey {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CalculatedShard {
+    pub shard_index: u16,
+    /// Where that shard is served: here, since any instance serves any shard.
+    pub server_uri: String,
+}
+
+/// Whether a Docker engine answers the service.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PingDockerHost {
+    pub docker_daemon_uri: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PingedDockerHost {
+    pub successful: bool,
+    pub from_server: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ListShards {
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Shard {
+    pub shard_index: u16,
+    /// The number of the configured database, from 0.
+    pub database: u32,
+    /// What its tables and indexes take on the database's disk.
+    pub bytes: i64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ListInstances {
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// A process of the service.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Instance {
+    /// Its part of ids.
+    pub instance_id: u16,
+    pub alive: bool,
+    /// Until when its number is leased, or was.
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ListHosts {
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// A machine of the default pool, as configured, and what is placed on it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Host {
+    pub id: HostId,
+    pub docker_daemon_uri: String,
+    /// Whether it answers the instance that was asked.
+    pub connected: bool,
+    pub cpu_count: i32,
+    pub memory_size: i32,
+    pub max_containers: i32,
+    /// Hundredths of a core.
+    pub cpu_used: i64,
+    /// Megabytes.
+    pub memory_used: i64,
+    pub containers: i64,
+    pub created: Timestamp,
+}
+
+/// Everybody with a password, of one role or of all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ListUsers {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Text>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct User {
+    pub id: UserId,
+    pub role: String,
+    pub aliases: Vec<String>,
+    pub created: Timestamp,
+    pub deleted: bool,
+}
+
+/// The newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ListAuditRecords {
+    #[serde(flatten)]
+    pub paging: Paging,
 }

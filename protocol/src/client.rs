@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::developer::{UploadFilesArchive, UploadedFilesArchive};
 use crate::error::{ErrorBody, Qualifier};
 use crate::{Call, Json};
 
@@ -73,7 +74,37 @@ impl Client {
 
     /// Asks and waits for the reply, 30 s at most.
     pub async fn send<C: Call>(&self, call: &C) -> Result<C::Reply, CallError> {
-        let url = format!("{}{}", self.base, C::ROUTE);
+        let request = self
+            .http
+            .post(self.url::<C>())
+            .timeout(Duration::from_secs(30))
+            .json(call);
+        self.exchange::<C>(request).await
+    }
+
+    /// Sends an archive of a version's files, ten minutes at most. The body may tell how far it is while it is read.
+    pub async fn upload(
+        &self,
+        call: &UploadFilesArchive,
+        archive: reqwest::Body,
+        bytes: u64,
+    ) -> Result<UploadedFilesArchive, CallError> {
+        let file = reqwest::multipart::Part::stream_with_length(archive, bytes).file_name("version.zip");
+        let form = reqwest::multipart::Form::new()
+            .text("tenant", call.tenant.to_string())
+            .text("tenantVersionId", call.version_id.to_string())
+            .part("version.zip", file);
+        let url = self.url::<UploadFilesArchive>();
+        let request = self.http.post(url).timeout(Duration::from_secs(600)).multipart(form);
+        self.exchange::<UploadFilesArchive>(request).await
+    }
+
+    fn url<C: Call>(&self) -> String {
+        format!("{}{}", self.base, C::ROUTE)
+    }
+
+    async fn exchange<C: Call>(&self, mut request: reqwest::RequestBuilder) -> Result<C::Reply, CallError> {
+        let url = self.url::<C>();
         let unreachable = |cause: &dyn std::error::Error| {
             let mut text = cause.to_string();
             let mut source = cause.source();
@@ -86,7 +117,6 @@ impl Client {
                 cause: text,
             }
         };
-        let mut request = self.http.post(&url).timeout(Duration::from_secs(30)).json(call);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::admin::ShardKey;
 use crate::call::{Empty, RawToken, calls};
 use crate::id::{ClientId, RuntimeId};
 use crate::text::Text;
 
 calls!("dispatcher";
     CreateToken => RawToken, "create-token";
+    CalculateShard => CalculatedShard, "calculate-shard";
     Report => Empty, "report";
 );
 
@@ -19,6 +21,20 @@ pub const KEYS_ROUTE: &str = "/service/v1/keys";
 pub struct CreateToken {
     pub user: Text,
     pub password: Text,
+}
+
+/// In which shard the entities of a key are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CalculateShard {
+    pub shard_key: ShardKey,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CalculatedShard {
+    pub shard_index: u16,
+    pub server_uri: String,
+    /// Whether another server must be asked: never, since any instance serves any shard.
+    pub foreign: bool,
 }
 
 /// Rooms opened and lost, players joined and left since the last report, oldest first.

@@ -21,6 +21,8 @@ pub enum Qualifier {
     WrongClientMessageBodyType,
     WrongCredentials,
     WrongVersionState,
+    WrongVersionZip,
+    VersionZipNotFound,
     ValidationConstraintViolated,
     DbConstraintViolated,
     UserNotFound,
@@ -30,6 +32,8 @@ pub enum Qualifier {
     DeploymentNotFound,
     RuntimeNotFound,
     ShardLocked,
+    QuotaExceeded,
+    StageInMaintenance,
     InternalExceptionOccurred,
     /// One that this build does not know.
     #[serde(other)]

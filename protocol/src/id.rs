@@ -100,6 +100,14 @@ ids!(
     PermissionId,
     /// A name of an entity.
     AliasId,
+    /// The files of a version that an image is to be built from.
+    FilesArchiveId,
+    /// A key for programs that act for a developer.
+    ApiKeyId,
+    /// One entry of the audit log.
+    AuditId,
+    /// A developer's machine on which a stage's runtimes run for a while.
+    LocalRunId,
 );
 
 struct IdVisitor;

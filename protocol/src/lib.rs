@@ -2,6 +2,7 @@
 //! dispatcher's binary link. No I/O unless a feature asks for it.
 
 pub mod admin;
+pub mod audit;
 pub mod call;
 #[cfg(feature = "client")]
 pub mod client;

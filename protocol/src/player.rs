@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Json;
-use crate::call::{RawToken, calls};
+use crate::call::{Empty, PasswordChange, RawToken, calls};
 use crate::id::{ClientId, MessageId, RuntimeId, UserId};
 use crate::support::CreatedUser;
 use crate::text::Text;
@@ -12,6 +12,8 @@ calls!("player";
     PingService => Pong, "ping-service";
     CreateUser => CreatedUser, "create-user";
     CreateToken => RawToken, "create-token";
+    RenewToken => RawToken, "renew-token";
+    ChangePassword => Empty, "change-password";
     CreateClient => CreatedClient, "create-client";
     Interchange => Interchanged, "interchange";
     RenewConnection => RenewedConnection, "renew-connection";
@@ -37,6 +39,14 @@ pub struct CreateToken {
     pub user_id: UserId,
     pub password: Text,
 }
+
+/// A fresh token for one that is about to expire.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RenewToken {}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangePassword(pub PasswordChange);
 
 /// "I want to play this game here."
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::{Serialize, Serializer};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Not blank and at most 64 characters: a name, an alias, a password. A JSON number is read as its digits, since
 /// scripts pass ids without quotes.
@@ -75,6 +75,27 @@ impl Visitor<'_> for TextVisitor {
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text, E> {
         Ok(Text(number.to_string()))
+    }
+}
+
+/// A text that is never shown: the value of a variable, a key. How long it may be is for its reader to say.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use omgservers_protocol::call::{Deleted, Empty, RawToken};
+use omgservers_protocol::call::{Created, Deleted, Empty, RawToken};
 use omgservers_protocol::developer::{self as dev, Details};
 use omgservers_protocol::text::Text;
 use omgservers_protocol::token::Role;
@@ -88,7 +88,7 @@ pub(super) async fn developer_token(
     Body(call): Body<dev::CreateToken>,
 ) -> Result<Json<RawToken>> {
     Ok(Json(RawToken {
-        raw_token: account::log_in(&app, call.user_id, &call.password).await?,
+        raw_token: account::log_in(&app, alias::resolve_user(&app, &call.user_id).await?, &call.password).await?,
     }))
 }
 
@@ -130,7 +130,7 @@ operations! {
     create_version(dev::CreateVersion) -> dev::CreatedVersion = version::create, same;
     version_details(dev::GetVersionDetails) -> Details<dev::VersionDetails> = version::details, details;
     delete_version(dev::DeleteVersion) -> Deleted = version::delete, same;
-    create_image(dev::CreateImage) -> dev::Created = version::create_image, same;
+    create_image(dev::CreateImage) -> Created = version::create_image, same;
     deploy_version(dev::DeployVersion) -> dev::CreatedDeployment = deployment::create, same;
     deployment_details(dev::GetDeploymentDetails) -> Details<dev::DeploymentDetails> = deployment::details, details;
     delete_deployment(dev::DeleteDeployment) -> Deleted = deployment::delete, same;

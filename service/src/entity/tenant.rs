@@ -492,5 +492,6 @@ pub async fn stage_details(app: &App, by: &Developer, call: dev::GetStageDetails
             )
             .collect(),
         deployments,
+        maintenance: None,
     })
 }

@@ -1,6 +1,6 @@
 //! Versions of a game and their images.
 
-use omgservers_protocol::call::Deleted;
+use omgservers_protocol::call::{Created, Deleted};
 use omgservers_protocol::config::VersionConfig;
 use omgservers_protocol::developer as dev;
 use omgservers_protocol::id::{ImageId, ProjectId, TenantId, VersionId};
@@ -59,7 +59,7 @@ pub(super) async fn find(
     Ok((project, config, created, deleted))
 }
 
-pub async fn create_image(app: &App, by: &Developer, call: dev::CreateImage) -> Result<dev::Created> {
+pub async fn create_image(app: &App, by: &Developer, call: dev::CreateImage) -> Result<Created> {
     check_reference(&call.image, app.config.image_files_enabled)?;
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
@@ -84,7 +84,7 @@ pub async fn create_image(app: &App, by: &Developer, call: dev::CreateImage) -> 
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(dev::Created {
+    Ok(Created {
         created: done.rows_affected() > 0,
     })
 }
