@@ -29,8 +29,26 @@ pub(crate) async fn post(url: &str, token: Option<&str>, body: &Value) -> Answer
     send(reqwest::Method::POST, url, token, "application/json", body.to_string()).await
 }
 
+/// A form with a file, as the upload of an archive wants it.
+pub(crate) async fn post_form(url: &str, token: Option<&str>, fields: &Value, file: (&str, Vec<u8>)) -> Answer {
+    let mut form = reqwest::multipart::Form::new();
+    for (name, value) in fields.as_object().expect("fields with names") {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        form = form.text(name.clone(), text);
+    }
+    let part = reqwest::multipart::Part::bytes(file.1).file_name("version.zip");
+    answer(client().post(url).multipart(form.part(file.0.to_owned(), part)), token).await
+}
+
 pub(crate) async fn send(method: reqwest::Method, url: &str, token: Option<&str>, kind: &str, body: String) -> Answer {
-    let mut request = client().request(method, url).header("content-type", kind).body(body);
+    answer(
+        client().request(method, url).header("content-type", kind).body(body),
+        token,
+    )
+    .await
+}
+
+async fn answer(mut request: reqwest::RequestBuilder, token: Option<&str>) -> Answer {
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }

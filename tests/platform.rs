@@ -125,6 +125,8 @@ impl Installation {
             .expect("a temporary folder");
         let key = folder.path().join("token.pem");
         std::fs::write(&key, Tokens::generate_key().expect("a key")).expect("the key is written");
+        let secrets = folder.path().join("secrets.key");
+        std::fs::write(&secrets, "c2VjcmV0cyBvZiBzdGFnZXMgYXJlIHNlYWxlZCBzbyE=").expect("the key is written");
         let cluster = cluster().await;
         let mut urls = Vec::new();
         for _ in 0..options.databases {
@@ -140,6 +142,7 @@ impl Installation {
             config.more_database_urls = urls[1..].to_vec();
             config.database_max_connections = 24;
             config.token_private_key = Some(key.to_string_lossy().into_owned());
+            config.secrets_key = Some(secrets.to_string_lossy().into_owned());
             config.server_uri = base.clone();
             config.image_files_enabled = true;
             config.bootstrap_enabled = true;

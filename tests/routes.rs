@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use harness::{Installation, Options, Studio, game_config};
-use omgservers_protocol::id::{ClientId, DeploymentId, VersionId};
+use omgservers_protocol::id::{ClientId, DeploymentId, LobbyId, MatchmakerId, UserId, VersionId};
 use omgservers_protocol::player;
 use omgservers_protocol::token::Role;
 use serde_json::{Value, json};
 
-use crate::http::{Answer, post};
+use crate::http::{Answer, post, post_form};
 
 /// Who may call an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,23 +32,42 @@ struct Row {
 
 const OK: (u16, &str) = (200, "");
 const NO_PERMISSION: (u16, &str) = (403, "PERMISSION_NOT_FOUND");
+const WRONG_CREDENTIALS: (u16, &str) = (401, "WRONG_CREDENTIALS");
 const NOT_FOUND: (u16, &str) = (404, "OBJECT_NOT_FOUND");
 
 struct Scene {
     studio: Studio,
     version: VersionId,
     deployment: DeploymentId,
+    lobby: LobbyId,
+    matchmaker: MatchmakerId,
     client: ClientId,
+    /// Developers nobody needs any more.
+    spare: [UserId; 2],
 }
 
+#[expect(clippy::too_many_lines, reason = "one row per operation")]
 fn table(scene: &Scene) -> Vec<Row> {
     let Scene {
         studio,
         version,
         deployment,
+        lobby,
+        matchmaker,
         client,
+        spare,
     } = scene;
-    let (tenant, project, stage) = (studio.tenant, studio.project, studio.stage);
+    let (tenant, project, stage, user) = (studio.tenant, studio.project, studio.stage, studio.user);
+    let on_project = json!({"tenant": tenant, "project": project});
+    let on_stage = json!({"tenant": tenant, "project": project, "stage": stage});
+    let on_version = json!({"tenant": tenant, "version_id": version});
+    let on_deployment = json!({"tenant": tenant, "deployment_id": deployment});
+    let with = |base: &Value, more: Value| {
+        let mut body = base.clone();
+        let more = more.as_object().expect("fields").clone();
+        body.as_object_mut().expect("fields").extend(more);
+        body
+    };
     let mut rows = Vec::new();
     let mut anybody = |operation, body, right| {
         rows.push(Row {
@@ -60,11 +79,12 @@ fn table(scene: &Scene) -> Vec<Row> {
             lacking: right,
         });
     };
+    let wrong_password = json!({"password": "wrong", "new_password": "new"});
     anybody("admin/create-token", json!({"user": "admin", "password": "admin"}), OK);
     anybody(
         "support/create-token",
         json!({"user": "support", "password": "wrong"}),
-        (401, "WRONG_CREDENTIALS"),
+        WRONG_CREDENTIALS,
     );
     anybody(
         "dispatcher/create-token",
@@ -73,7 +93,7 @@ fn table(scene: &Scene) -> Vec<Row> {
     );
     anybody(
         "developer/create-token",
-        json!({"user_id": studio.user, "password": studio.password}),
+        json!({"user_id": user, "password": studio.password}),
         OK,
     );
     anybody(
@@ -99,7 +119,39 @@ fn table(scene: &Scene) -> Vec<Row> {
             lacking: NO_PERMISSION,
         });
     };
+    only(Role::Admin, "admin/renew-token", json!({}), OK);
+    only(
+        Role::Admin,
+        "admin/change-password",
+        wrong_password.clone(),
+        WRONG_CREDENTIALS,
+    );
+    only(Role::Admin, "admin/reset-password", json!({"user": spare[0]}), OK);
     only(Role::Admin, "admin/generate-id", json!({}), OK);
+    only(Role::Admin, "admin/bcrypt-hash", json!({"value": "secret"}), OK);
+    only(Role::Admin, "admin/calculate-shard", json!({"shard_key": "a/b"}), OK);
+    only(
+        Role::Admin,
+        "admin/ping-docker-host",
+        json!({"docker_daemon_uri": "unix:///nowhere/docker.sock"}),
+        (500, "INTERNAL_EXCEPTION_OCCURRED"),
+    );
+    for list in [
+        "admin/list-shards",
+        "admin/list-instances",
+        "admin/list-hosts",
+        "admin/list-users",
+        "admin/list-audit-records",
+    ] {
+        only(Role::Admin, list, json!({"page_size": 3}), OK);
+    }
+    only(Role::Support, "support/renew-token", json!({}), OK);
+    only(
+        Role::Support,
+        "support/change-password",
+        wrong_password.clone(),
+        WRONG_CREDENTIALS,
+    );
     only(Role::Support, "support/create-tenant", json!({}), OK);
     only(
         Role::Support,
@@ -107,20 +159,89 @@ fn table(scene: &Scene) -> Vec<Row> {
         json!({"tenant_id": tenant, "alias": "acme"}),
         OK,
     );
+    only(Role::Support, "support/list-tenants", json!({}), OK);
+    only(
+        Role::Support,
+        "support/set-tenant-quotas",
+        json!({"tenant": tenant, "quotas": {"runtimes": 100}}),
+        OK,
+    );
+    only(
+        Role::Support,
+        "support/get-tenant-quotas",
+        json!({"tenant": tenant}),
+        OK,
+    );
+    only(Role::Support, "support/list-usage", json!({"tenant": tenant}), OK);
+    only(Role::Support, "support/create-project", json!({"tenant": tenant}), OK);
+    only(
+        Role::Support,
+        "support/create-project-alias",
+        json!({"tenant": tenant, "project_id": project, "alias": "arena"}),
+        OK,
+    );
+    only(Role::Support, "support/list-projects", json!({"tenant": tenant}), OK);
+    only(Role::Support, "support/create-stage", on_project.clone(), OK);
+    only(
+        Role::Support,
+        "support/create-stage-alias",
+        json!({"tenant": tenant, "stage_id": stage, "alias": "live"}),
+        OK,
+    );
+    only(Role::Support, "support/list-stages", on_project.clone(), OK);
     only(Role::Support, "support/create-developer", json!({}), OK);
     only(
         Role::Support,
-        "support/create-tenant-permissions",
-        json!({"tenant": tenant, "user_id": studio.user, "permissions_to_create": ["TENANT_VIEWER"]}),
+        "support/create-developer-alias",
+        json!({"user_id": user, "alias": "ada"}),
+        OK,
+    );
+    only(
+        Role::Support,
+        "support/reset-developer-password",
+        json!({"user_id": spare[1]}),
+        OK,
+    );
+    only(Role::Support, "support/list-developers", json!({}), OK);
+    for (level, on, permission) in [
+        ("tenant", json!({"tenant": tenant}), "TENANT_VIEWER"),
+        ("project", on_project.clone(), "PROJECT_VIEWER"),
+        ("stage", on_stage.clone(), "STAGE_VIEWER"),
+    ] {
+        for (verb, field) in [("create", "permissions_to_create"), ("delete", "permissions_to_delete")] {
+            let operation = format!("support/{verb}-{level}-permissions").leak();
+            let body = with(&on, json!({"user_id": spare[0], field: [permission]}));
+            only(Role::Support, operation, body, OK);
+        }
+    }
+    only(Role::Support, "support/list-permissions", on_stage.clone(), OK);
+    only(
+        Role::Support,
+        "support/delete-developer",
+        json!({"user_id": spare[0]}),
+        OK,
+    );
+    only(
+        Role::Support,
+        "support/delete-stage",
+        json!({"tenant": tenant, "project": project, "stage": "1"}),
+        OK,
+    );
+    only(
+        Role::Support,
+        "support/delete-project",
+        json!({"tenant": tenant, "project": "1"}),
         OK,
     );
     only(Role::Support, "support/delete-tenant", json!({"tenant": "1"}), OK);
+    only(Role::Player, "player/renew-token", json!({}), OK);
     only(
         Role::Player,
-        "player/create-client",
-        json!({"tenant": tenant, "project": project, "stage": stage}),
-        OK,
+        "player/change-password",
+        wrong_password.clone(),
+        WRONG_CREDENTIALS,
     );
+    only(Role::Player, "player/create-client", on_stage.clone(), OK);
     let interchange = json!({"client_id": client, "outgoing_messages": [], "consumed_messages": []});
     only(Role::Player, "player/interchange", interchange, OK);
     only(
@@ -135,7 +256,33 @@ fn table(scene: &Scene) -> Vec<Row> {
         json!({"outgoing_commands": [], "consumed_commands": []}),
         (404, "RUNTIME_NOT_FOUND"),
     );
+    only(
+        Role::Dispatcher,
+        "dispatcher/calculate-shard",
+        json!({"shard_key": 1}),
+        OK,
+    );
     only(Role::Dispatcher, "dispatcher/report", json!({"events": []}), OK);
+
+    // What a developer does with their own account, and what leads nowhere: others hear the same.
+    let mut own = |operation, body, right| {
+        rows.push(Row {
+            operation,
+            who: For::Only(Role::Developer),
+            body,
+            right,
+            stranger: right,
+            lacking: right,
+        });
+    };
+    own("developer/renew-token", json!({}), OK);
+    own("developer/change-password", wrong_password, WRONG_CREDENTIALS);
+    own("developer/list-api-keys", json!({}), OK);
+    own("developer/delete-api-key", json!({"id": "1"}), OK);
+    own("developer/list-tenants", json!({}), OK);
+    let run = json!({"tenant": tenant, "run_id": "1"});
+    own("developer/interchange-local-run", run.clone(), NOT_FOUND);
+    own("developer/stop-local-run", run, OK);
 
     // `stranger` differs where a thing is looked up in the caller's own words before the permission is.
     let mut developer = |operation, body| {
@@ -148,62 +295,130 @@ fn table(scene: &Scene) -> Vec<Row> {
             lacking: NO_PERMISSION,
         });
     };
-    developer("developer/get-tenant-details", json!({"tenant": tenant}));
-    developer("developer/create-project", json!({"tenant": tenant}));
+    developer(
+        "developer/create-api-key",
+        json!({"tenant": tenant, "name": "ci", "scopes": ["BUILD"], "expires": in_an_hour()}),
+    );
+    for operation in [
+        "developer/get-tenant-details",
+        "developer/get-tenant-quotas",
+        "developer/list-usage",
+        "developer/list-audit-records",
+        "developer/list-permissions",
+        "developer/list-projects",
+        "developer/create-project",
+    ] {
+        developer(operation, json!({"tenant": tenant}));
+    }
     developer(
         "developer/create-project-alias",
         json!({"tenant": tenant, "project_id": project, "alias": "shooter"}),
     );
-    developer(
+    for operation in [
         "developer/get-project-details",
-        json!({"tenant": tenant, "project": project}),
-    );
-    developer("developer/create-stage", json!({"tenant": tenant, "project": project}));
+        "developer/list-stages",
+        "developer/list-versions",
+        "developer/create-stage",
+    ] {
+        developer(operation, on_project.clone());
+    }
     developer(
         "developer/create-stage-alias",
         json!({"tenant": tenant, "stage_id": stage, "alias": "prod"}),
     );
-    developer(
+    for operation in [
         "developer/get-stage-details",
-        json!({"tenant": tenant, "project": project, "stage": stage}),
+        "developer/list-deployments",
+        "developer/list-stage-variables",
+    ] {
+        developer(operation, on_stage.clone());
+    }
+    developer(
+        "developer/set-stage-maintenance",
+        with(&on_stage, json!({"message": null})),
+    );
+    developer(
+        "developer/set-stage-variable",
+        with(&on_stage, json!({"name": "KEY", "value": "x", "secret": true})),
+    );
+    developer(
+        "developer/delete-stage-variable",
+        with(&on_stage, json!({"name": "KEY"})),
     );
     developer(
         "developer/create-version",
-        json!({"tenant": tenant, "project": project, "config": {"modes": []}}),
+        with(&on_project, json!({"config": {"modes": []}})),
     );
-    developer(
+    for operation in [
         "developer/get-version-details",
-        json!({"tenant": tenant, "version_id": version}),
+        "developer/get-version-config",
+        "developer/list-images",
+        "developer/list-files-archives",
+    ] {
+        developer(operation, on_version.clone());
+    }
+    developer(
+        "developer/upload-files-archive",
+        json!({"tenant": tenant, "tenantVersionId": version}),
     );
     developer(
         "developer/create-image",
-        json!({"tenant": tenant, "project": project, "version": version, "qualifier": "LOBBY", "image": "game:2"}),
+        with(
+            &on_project,
+            json!({"version": version, "qualifier": "LOBBY", "image": "game:2"}),
+        ),
     );
+    for operation in [
+        "developer/get-deployment-details",
+        "developer/get-deployment-config",
+        "developer/list-lobbies",
+        "developer/list-matches",
+        "developer/create-lobby-request",
+        "developer/create-matchmaker-request",
+    ] {
+        developer(operation, on_deployment.clone());
+    }
+    developer("developer/delete-lobby", json!({"lobby_id": lobby}));
+    developer("developer/delete-matchmaker", json!({"matchmaker_id": matchmaker}));
+    developer("developer/start-local-run", on_stage.clone());
     developer(
         "developer/deploy-version",
-        json!({"tenant": tenant, "project": project, "stage": stage, "version_id": version}),
-    );
-    developer(
-        "developer/get-deployment-details",
-        json!({"tenant": tenant, "deployment_id": deployment}),
+        with(&on_stage, json!({"version_id": version})),
     );
     developer(
         "developer/delete-deployment",
         json!({"tenant": tenant, "id": deployment}),
     );
-    developer(
-        "developer/delete-version",
-        json!({"tenant": tenant, "version_id": version}),
-    );
-    developer(
-        "developer/delete-stage",
-        json!({"tenant": tenant, "project": project, "stage": stage}),
-    );
-    developer(
-        "developer/delete-project",
-        json!({"tenant": tenant, "project": project}),
-    );
+    developer("developer/delete-version", on_version.clone());
+    developer("developer/delete-stage", on_stage.clone());
+    developer("developer/delete-project", on_project.clone());
     rows
+}
+
+fn in_an_hour() -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("it is after 1970").as_secs();
+    let at = time::OffsetDateTime::from_unix_timestamp(i64::try_from(now).expect("seconds") + 3_600).expect("a time");
+    at.format(&time::format_description::well_known::Rfc3339)
+        .expect("a time")
+}
+
+/// Asks as an operation wants to be asked.
+async fn ask(url: &str, token: Option<&str>, body: &Value) -> Answer {
+    if url.ends_with("upload-files-archive") {
+        post_form(url, token, body, ("version.zip", zip_with_a_file())).await
+    } else {
+        post(url, token, body).await
+    }
+}
+
+/// A zip archive with one file in it.
+fn zip_with_a_file() -> Vec<u8> {
+    use std::io::Write as _;
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("main.lua", zip::write::SimpleFileOptions::default())
+        .expect("a file");
+    zip.write_all(b"print('hello')").expect("its content");
+    zip.finish().expect("an archive").into_inner()
 }
 
 fn address(operation: &str) -> String {
@@ -215,28 +430,41 @@ fn address(operation: &str) -> String {
 async fn every_operation_refuses_everybody_else() {
     let installation = Installation::start(Options::default()).await;
     let studio = Studio::open(&installation).await;
-    let version = studio.version(game_config(), "game:1").await;
+    // It waits for a machine that never comes: its lobby stays as it is.
+    let version = studio.version(game_config(), "local://").await;
     let deployment = studio.deploy(version, None).await;
     let (player_token, client) = sign_up(&installation, &studio).await;
+    let (lobby, matchmaker) = harness::eventually("the deployment has a lobby and a matchmaker", || async {
+        let details = studio.deployment(deployment).await;
+        Some((
+            details.lobby_refs.first()?.lobby_id,
+            details.matchmaker_refs.first()?.matchmaker_id,
+        ))
+    })
+    .await;
+    let spare = [Studio::hire(&installation).await.0, Studio::hire(&installation).await.0];
     let scene = Scene {
         studio,
         version,
         deployment,
+        lobby,
+        matchmaker,
         client,
+        spare,
     };
 
     let mut tokens: BTreeMap<&str, (Role, String)> = BTreeMap::new();
     let app = installation.services[0].app();
     let some = omgservers_protocol::id::UserId(77);
-    for role in [
-        Role::Admin,
-        Role::Support,
-        Role::Dispatcher,
-        Role::Registry,
-        Role::Builder,
-        Role::Service,
+    for (role, client) in [
+        (Role::Admin, installation.admin().await),
+        (Role::Support, installation.support().await),
     ] {
-        tokens.insert(role.as_str(), (role, app.tokens.for_user(some, role)));
+        let token = client.token().expect("it logged in").to_owned();
+        tokens.insert(role.as_str(), (role, token));
+    }
+    for role in [Role::Dispatcher, Role::Registry, Role::Builder, Role::Service] {
+        tokens.insert(role.as_str(), (role, app.tokens.for_user(some, role, 0)));
     }
     tokens.insert("player", (Role::Player, player_token));
     tokens.insert(
@@ -248,12 +476,24 @@ async fn every_operation_refuses_everybody_else() {
     );
     tokens.insert(
         "developer",
-        (Role::Developer, app.tokens.for_user(scene.studio.user, Role::Developer)),
+        (
+            Role::Developer,
+            app.tokens.for_user(scene.studio.user, Role::Developer, 0),
+        ),
     );
     let stranger = Studio::open(&installation).await;
-    let stranger_token = app.tokens.for_user(stranger.user, Role::Developer);
+    let stranger_token = app.tokens.for_user(stranger.user, Role::Developer, 0);
     let (lacking, ..) = Studio::hire(&installation).await;
-    let lacking_token = app.tokens.for_user(lacking, Role::Developer);
+    let lacking_token = app.tokens.for_user(lacking, Role::Developer, 0);
+    // A key without a scope that matters here, and one of a developer who may do nothing.
+    let call = omgservers_protocol::developer::CreateApiKey {
+        tenant: omgservers_protocol::text::Text::new(scene.studio.tenant.to_string()).expect("an id"),
+        project: None,
+        name: omgservers_protocol::text::Text::new("reader").expect("a name"),
+        scopes: vec![omgservers_protocol::developer::Scope::Read],
+        expires: in_an_hour(),
+    };
+    let key = scene.studio.developer.send(&call).await.expect("a key").api_key;
     // A token for a socket opens no operation.
     let socket_token = app
         .tokens
@@ -263,7 +503,7 @@ async fn every_operation_refuses_everybody_else() {
     for row in &rows {
         let url = format!("{}{}", installation.base, address(row.operation));
         let check = async |who: &str, token: Option<&str>, expected: (u16, &str)| {
-            let Answer { status, qualifier, .. } = post(&url, token, &row.body).await;
+            let Answer { status, qualifier, .. } = ask(&url, token, &row.body).await;
             assert_eq!((status, qualifier.as_str()), expected, "{} as {who}", row.operation);
         };
         if let For::Only(allowed) = row.who {
@@ -274,6 +514,11 @@ async fn every_operation_refuses_everybody_else() {
                 if *role != allowed {
                     check(name, Some(token), NO_PERMISSION).await;
                 }
+            }
+            if allowed != Role::Developer {
+                check("a program with a key", Some(key.as_str()), NO_PERMISSION).await;
+            } else if !is_reading(row.operation) && row.right == OK && row.stranger == NO_PERMISSION {
+                check("a program with a key to read", Some(key.as_str()), NO_PERMISSION).await;
             }
             check("a developer of another tenant", Some(&stranger_token), row.stranger).await;
             check("a developer without the permission", Some(&lacking_token), row.lacking).await;
@@ -288,7 +533,7 @@ async fn every_operation_refuses_everybody_else() {
             For::Only(role) => Some(tokens[role.as_str()].1.as_str()),
         };
         let url = format!("{}{}", installation.base, address(row.operation));
-        let answer = post(&url, token, &row.body).await;
+        let answer = ask(&url, token, &row.body).await;
         assert_eq!(
             (answer.status, answer.qualifier.as_str()),
             row.right,
@@ -305,6 +550,10 @@ async fn every_operation_refuses_everybody_else() {
         );
     }
     installation.stop().await;
+}
+
+fn is_reading(operation: &str) -> bool {
+    operation.contains("/get-") || operation.contains("/list-")
 }
 
 async fn sign_up(installation: &Installation, studio: &Studio) -> (String, ClientId) {
@@ -338,7 +587,7 @@ async fn things_of_another_tenant_are_not_found_by_their_ids() {
     let token = installation.services[0]
         .app()
         .tokens
-        .for_user(own.user, Role::Developer);
+        .for_user(own.user, Role::Developer, 0);
     let (tenant, project, stage) = (own.tenant, own.project, own.stage);
     for (operation, body, expected) in [
         (

@@ -63,7 +63,7 @@ impl Studio {
         let support = installation.support().await;
         let made = support.send(&support::CreateDeveloper {}).await.expect("a developer");
         let call = dev::CreateToken {
-            user_id: made.user_id,
+            user_id: id(made.user_id),
             password: text(&made.password),
         };
         let token = installation

@@ -14,7 +14,7 @@ async fn wrong_input_is_refused_with_the_right_words_and_changes_nothing() {
     let token = installation.services[0]
         .app()
         .tokens
-        .for_user(studio.user, Role::Developer);
+        .for_user(studio.user, Role::Developer, 0);
     let (tenant, project, stage) = (studio.tenant, studio.project, studio.stage);
     let area = format!("{}/service/v1/entrypoint/developer/request", installation.base);
     let (wrong, invalid) = ((400, "WRONG_REQUEST"), (400, "VALIDATION_CONSTRAINT_VIOLATED"));
@@ -186,7 +186,7 @@ async fn deleted_things_take_everything_below_them_along() {
     let token = installation.services[0]
         .app()
         .tokens
-        .for_user(studio.user, Role::Developer);
+        .for_user(studio.user, Role::Developer, 0);
     let url = |operation: &str| {
         format!(
             "{}/service/v1/entrypoint/developer/request/{operation}",
@@ -206,7 +206,7 @@ async fn deleted_things_take_everything_below_them_along() {
     let player = installation.services[0]
         .app()
         .tokens
-        .for_user(omgservers_protocol::id::UserId(1), Role::Player);
+        .for_user(omgservers_protocol::id::UserId(1), Role::Player, 0);
     let refused = installation
         .client()
         .with_token(player)

@@ -26,6 +26,12 @@ pub(crate) use calls;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}
 
+impl From<()> for Empty {
+    fn from((): ()) -> Self {
+        Self {}
+    }
+}
+
 /// A fresh access token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RawToken {

@@ -68,6 +68,11 @@ impl Client {
         }
     }
 
+    /// The token that is presented.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     pub fn base(&self) -> &str {
         &self.base
     }

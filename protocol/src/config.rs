@@ -39,7 +39,7 @@ impl VersionConfig {
     pub fn check(&self) -> Result<(), String> {
         for (index, mode) in self.modes.iter().enumerate() {
             let name = &mode.name;
-            let named = |name: &str| !name.trim().is_empty() && name.chars().count() <= 64;
+            let named = |name: &str| !name.trim().is_empty() && name.chars().count() <= 64 && !name.contains('\0');
             if !named(name) {
                 return Err(format!(
                     "the name of mode {index} must not be blank and at most 64 characters long"

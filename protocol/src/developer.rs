@@ -614,6 +614,12 @@ pub struct Details<D> {
     pub details: D,
 }
 
+impl<D> From<D> for Details<D> {
+    fn from(details: D) -> Self {
+        Self { details }
+    }
+}
+
 /// A moment as `2025-01-23T10:20:30.123Z`; the fraction is left out when it is zero.
 pub type Timestamp = String;
 

@@ -18,7 +18,8 @@ impl Text {
     /// `None` when it is blank or too long.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
-        (!text.trim().is_empty() && text.chars().count() <= 64).then_some(Self(text))
+        // Postgres stores no zero bytes.
+        (!text.trim().is_empty() && text.chars().count() <= 64 && !text.contains('\0')).then_some(Self(text))
     }
 
     pub fn as_str(&self) -> &str {
@@ -99,7 +100,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A setting: `500ms`, `1s`, `2m` or bare seconds.
+/// A setting: `500ms`, `1s`, `2m`, `3h`, `4d` or bare seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let number: u64 = digits
@@ -109,6 +110,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1,
         "" | "s" => 1_000,
         "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
         unit => return Err(format!("unknown unit `{unit}`")),
     };
     let duration = Duration::from_millis(number.saturating_mul(factor_ms));
@@ -127,7 +130,7 @@ mod tests {
     fn durations_have_units() {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        assert!(duration("0s").is_err() && duration("1h").is_err() && duration("x").is_err());
+        assert!(duration("0s").is_err() && duration("1w").is_err() && duration("x").is_err());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct Claims {
     /// Unique: a WebSocket token is good for one connection.
     pub jti: String,
     pub groups: Vec<Role>,
+    /// How often the user's password had changed: after a change older tokens are refused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<UserId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +31,10 @@ pub struct Claims {
     /// In a WebSocket token: which side of the room it opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_role: Option<Role>,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// Who is asking.
@@ -203,6 +210,7 @@ mod tests {
             exp,
             jti: "1".into(),
             groups: vec![Role::Player],
+            epoch: 0,
             user_id: Some(UserId(1)),
             runtime_id: None,
             client_id: None,

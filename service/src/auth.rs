@@ -1,18 +1,14 @@
-//! Passwords, tokens, and the principals that handlers take as arguments.
+//! Passwords and tokens.
 
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::extract::FromRequestParts;
-use axum::http::header::AUTHORIZATION;
-use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use omgservers_protocol::id::{ClientId, RuntimeId, UserId};
 use omgservers_protocol::token::{Audience, Claims, Keys, Role, Signer, Verifier};
 use sha2::{Digest as _, Sha256};
 
-use crate::App;
 use crate::error::{Error, Result};
 use crate::ids::now_ms;
 
@@ -80,6 +76,7 @@ impl Tokens {
             exp: now + life_s,
             jti: format!("{jti:032x}"),
             groups: vec![group],
+            epoch: 0,
             user_id: None,
             runtime_id: None,
             client_id: None,
@@ -87,7 +84,8 @@ impl Tokens {
         }
     }
 
-    pub fn for_user(&self, user: UserId, role: Role) -> String {
+    /// `epoch` is that of the user's account.
+    pub fn for_user(&self, user: UserId, role: Role, epoch: i64) -> String {
         let life_s = if role == Role::Player {
             self.player_life_s
         } else {
@@ -96,8 +94,14 @@ impl Tokens {
         let claims = self.claims(Audience::User, user.to_string(), role, life_s);
         self.signer.sign(&Claims {
             user_id: Some(user),
+            epoch,
             ..claims
         })
+    }
+
+    /// How long a revocation must be remembered, seconds: by then every token of a user has expired.
+    pub fn longest_life_s(&self) -> i64 {
+        TOKEN_LIFE_S.max(self.player_life_s) + 60
     }
 
     pub fn for_runtime(&self, runtime: RuntimeId) -> String {
@@ -144,6 +148,13 @@ impl Tokens {
         })
     }
 
+    /// The claims of a caller's token: of a user or a runtime.
+    pub fn caller(&self, token: &str) -> Result<Arc<Claims>> {
+        // One cache for both kinds: a token is of one audience, so the first that accepts it is right.
+        self.verify(&self.users, token)
+            .or_else(|_| self.verify(&self.runtimes, token))
+    }
+
     fn verify(&self, verifier: &Verifier, token: &str) -> Result<Arc<Claims>> {
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         if let Some(claims) = self.verified.get(&key) {
@@ -159,92 +170,6 @@ impl Tokens {
         let claims = Arc::new(claims);
         self.verified.insert(key, claims.clone());
         Ok(claims)
-    }
-}
-
-/// The claims of the caller's token: of a user or a runtime.
-fn caller(parts: &Parts, app: &App) -> Result<Arc<Claims>> {
-    let header = parts
-        .headers
-        .get(AUTHORIZATION)
-        .ok_or(Error::WrongCredentials("this operation needs a token"))?;
-    let text = header
-        .to_str()
-        .map_err(|_| Error::WrongCredentials("the token is not valid"))?;
-    let token = text
-        .split_once(' ')
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .ok_or(Error::WrongCredentials(
-            "the authorization header must be `Bearer <token>`",
-        ))?
-        .1;
-    // One cache for both kinds: a token is of one audience, so the first that accepts it is right.
-    app.tokens
-        .verify(&app.tokens.users, token)
-        .or_else(|_| app.tokens.verify(&app.tokens.runtimes, token))
-}
-
-fn require(claims: &Claims, role: Role) -> Result<()> {
-    if claims.groups.contains(&role) {
-        Ok(())
-    } else {
-        Err(Error::Forbidden(format!(
-            "this operation is for the role `{}`",
-            role.as_str()
-        )))
-    }
-}
-
-macro_rules! principals {
-    ($($(#[$doc:meta])* $name:ident($role:expr);)*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy)]
-        pub struct $name {
-            pub user_id: UserId,
-        }
-
-        impl FromRequestParts<App> for $name {
-            type Rejection = Error;
-
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-                let claims = caller(parts, app)?;
-                require(&claims, $role)?;
-                let user_id = claims.user_id.ok_or(Error::WrongCredentials("the token names no user"))?;
-                Ok(Self { user_id })
-            }
-        }
-    )*};
-}
-
-principals!(
-    /// Manages the installation.
-    Admin(Role::Admin);
-    /// Looks after tenants.
-    Support(Role::Support);
-    /// Makes games.
-    Developer(Role::Developer);
-    /// Plays them.
-    Player(Role::Player);
-    /// The edge.
-    Dispatcher(Role::Dispatcher);
-);
-
-/// A running game server.
-#[derive(Debug, Clone, Copy)]
-pub struct Runtime {
-    pub runtime_id: RuntimeId,
-}
-
-impl FromRequestParts<App> for Runtime {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let claims = caller(parts, app)?;
-        require(&claims, Role::Runtime)?;
-        let runtime_id = claims
-            .runtime_id
-            .ok_or(Error::WrongCredentials("the token names no runtime"))?;
-        Ok(Self { runtime_id })
     }
 }
 

@@ -128,6 +128,25 @@ pub struct Config {
     #[arg(skip)]
     pub bootstrap_hosts: Vec<HostConfig>,
 
+    /// Key that secrets of stages are sealed with, 32 bytes in base64: a path, with or without `file:`. Generated in embedded mode.
+    #[arg(long, env = "OMGSERVERS_SECRETS_KEY")]
+    pub secrets_key: Option<String>,
+    /// How often it is written down how much each tenant uses, such as `60s`.
+    #[arg(long, env = "OMGSERVERS_USAGE_INTERVAL", default_value = "60s", value_parser = text::duration)]
+    pub usage_interval: Duration,
+    /// How long the audit log and records of usage are kept, days.
+    #[arg(long, env = "OMGSERVERS_AUDIT_RETENTION_DAYS", default_value_t = 365)]
+    pub audit_retention_days: u32,
+    /// How long it is remembered what was deleted, such as `7d`.
+    #[arg(long, env = "OMGSERVERS_TOMBSTONES_RETENTION", default_value = "7d", value_parser = text::duration)]
+    pub tombstones_retention: Duration,
+    /// Largest archive of a version's files, MB.
+    #[arg(long, env = "OMGSERVERS_ARCHIVE_MAX_SIZE", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub archive_max_mb: u32,
+    /// Developers may run a stage's runtimes on their own machines.
+    #[arg(long, env = "OMGSERVERS_LOCAL_RUNS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub local_runs_enabled: bool,
+
     /// Longest time between two looks for work whose hint was lost, such as `1s`.
     #[arg(long, env = "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", default_value = "1s", value_parser = text::duration)]
     pub sweep_interval: Duration,

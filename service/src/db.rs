@@ -1,14 +1,18 @@
 //! The one way to the database: from a shard key to a transaction in the right schema of the right database. No other
 //! code names a schema or a database.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use omgservers_protocol::admin;
+use omgservers_protocol::call::{Page, Paging};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Postgres, Transaction};
 
+use crate::entity::page::Window;
 use crate::error::Result;
 use crate::wake::{Hub, Job, News};
 
@@ -142,8 +146,18 @@ impl Db {
 
     /// The shard of an entity that is its own shard key.
     pub fn shard_of(&self, key: impl Into<i64>) -> Shard {
+        self.shard_of_text(&key.into().to_string())
+    }
+
+    /// One shard by its number, if there is such a one.
+    pub fn shard(&self, index: u16) -> Option<Shard> {
+        (usize::from(index) < self.index.len()).then_some(Shard(index))
+    }
+
+    /// The shard of any text.
+    pub fn shard_of_text(&self, key: &str) -> Shard {
         shard_of(
-            &key.into().to_string(),
+            key,
             u16::try_from(self.index.len()).expect("there are at most 32767 shards"),
         )
     }
@@ -154,11 +168,12 @@ impl Db {
 
     /// Tells whoever waits for news, on every instance.
     pub fn tell(&self, news: News) {
-        let key = match news {
-            News::Client(id) => id.get(),
-            News::Runtime(id) => id.get(),
+        let database = match news {
+            News::Client(id) => self.database_of(self.shard_of(id.get())),
+            News::Runtime(id) => self.database_of(self.shard_of(id.get())),
+            News::Revoked | News::LocalRun(_) => 0,
         };
-        self.hub.tell(self.database_of(self.shard_of(key)), news);
+        self.hub.tell(database, news);
     }
 
     /// A transaction in the shard of this key.
@@ -195,6 +210,39 @@ impl Db {
             jobs: Vec::new(),
             news: Vec::new(),
         })
+    }
+
+    /// Where the shards are and how large.
+    pub async fn list_shards(&self, paging: &Paging) -> Result<Page<admin::Shard>> {
+        let window = Window::new(paging)?;
+        let first = u16::try_from(window.after().saturating_add(1).max(0)).unwrap_or(u16::MAX);
+        let last = first.saturating_add(u16::try_from(window.limit()).unwrap_or(u16::MAX));
+        let shown: Vec<Shard> = (first..last).map_while(|index| self.shard(index)).collect();
+        let mut sizes: HashMap<String, i64> = HashMap::new();
+        for database in 0..self.databases.len() {
+            let schemas: Vec<String> = shown
+                .iter()
+                .filter(|shard| self.database_of(**shard) == database)
+                .map(|shard| shard.schema())
+                .collect();
+            let rows: Vec<(String, i64)> = sqlx::query_as(
+                "select nspname::text, sum(pg_total_relation_size(pg_class.oid))::bigint from pg_class \
+                 join pg_namespace on pg_namespace.oid = relnamespace where relkind = 'r' and nspname = any($1) group by nspname",
+            )
+            .bind(schemas)
+            .fetch_all(self.system(database))
+            .await?;
+            sizes.extend(rows);
+        }
+        Ok(window.page(
+            shown,
+            |shard| i64::from(shard.index()),
+            |shard| admin::Shard {
+                shard_index: shard.index(),
+                database: u32::try_from(self.database_of(shard)).unwrap_or(u32::MAX),
+                bytes: sizes.get(&shard.schema()).copied().unwrap_or(0),
+            },
+        ))
     }
 
     pub async fn close(&self) {

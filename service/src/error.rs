@@ -15,8 +15,15 @@ pub enum Error {
     /// A field is missing, blank, too long or contradicts another.
     #[error("{0}")]
     Invalid(String),
-    #[error("the content type must be application/json")]
-    WrongMediaType,
+    /// Understood, but of no use.
+    #[error("{0}")]
+    WrongArgument(String),
+    #[error("the content type must be {0}")]
+    WrongMediaType(&'static str),
+    #[error("the archive is refused: {0}")]
+    WrongZip(String),
+    #[error("the file part must be named `version.zip`")]
+    ZipMissing,
     #[error("the body is larger than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("{0}")]
@@ -44,12 +51,20 @@ pub enum Error {
     OthersClient,
     #[error("{0}")]
     NotOutgoing(String),
+    #[error("{0}")]
+    QuotaExceeded(String),
+    /// What the studio tells its players.
+    #[error("{0}")]
+    InMaintenance(String),
     #[error("no such operation")]
     NoRoute,
     #[error("this operation wants POST")]
     WrongMethod,
     #[error("the shard is locked for a moment, try again")]
     ShardLocked,
+    /// A Docker engine that an admin asked for.
+    #[error("{0}")]
+    HostAway(String),
     #[error("{0}")]
     Unavailable(&'static str),
     /// Ours, not the caller's: logged with its causes, shown without them.
@@ -78,7 +93,10 @@ impl Error {
         match self {
             Self::WrongRequest(_) => (S::BAD_REQUEST, Q::WrongRequest),
             Self::Invalid(_) => (S::BAD_REQUEST, Q::ValidationConstraintViolated),
-            Self::WrongMediaType => (S::BAD_REQUEST, Q::WrongMediaType),
+            Self::WrongArgument(_) => (S::BAD_REQUEST, Q::WrongArgument),
+            Self::WrongMediaType(_) => (S::BAD_REQUEST, Q::WrongMediaType),
+            Self::WrongZip(_) => (S::BAD_REQUEST, Q::WrongVersionZip),
+            Self::ZipMissing => (S::BAD_REQUEST, Q::VersionZipNotFound),
             Self::TooLarge { .. } => (S::PAYLOAD_TOO_LARGE, Q::WrongRequest),
             Self::WrongCredentials(_) => (S::UNAUTHORIZED, Q::WrongCredentials),
             Self::UserDeleted => (S::UNAUTHORIZED, Q::UserNotFound),
@@ -92,8 +110,11 @@ impl Error {
             Self::NoImage { .. } => (S::CONFLICT, Q::WrongVersionState),
             Self::OthersClient => (S::BAD_REQUEST, Q::WrongClientId),
             Self::NotOutgoing(_) => (S::BAD_REQUEST, Q::WrongClientMessageBodyType),
+            Self::QuotaExceeded(_) => (S::FORBIDDEN, Q::QuotaExceeded),
+            Self::InMaintenance(_) => (S::SERVICE_UNAVAILABLE, Q::StageInMaintenance),
             Self::WrongMethod => (S::METHOD_NOT_ALLOWED, Q::WrongRequest),
             Self::ShardLocked => (S::SERVICE_UNAVAILABLE, Q::ShardLocked),
+            Self::HostAway(_) => (S::INTERNAL_SERVER_ERROR, Q::InternalExceptionOccurred),
             Self::Unavailable(_) => (S::SERVICE_UNAVAILABLE, Q::InternalExceptionOccurred),
             Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, Q::InternalExceptionOccurred),
         }

@@ -21,9 +21,15 @@ pub enum Kind {
     Outgoing,
     /// A runtime's container.
     Runtime,
+    /// A user's password changed, or the user is deleted.
+    Account,
+    /// A key was deleted; in the user's shard, the key is the API key.
+    ApiKey,
+    /// A run on a developer's machine is over; in the tenant's shard, the key is the run.
+    LocalRun,
 }
 
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 10] = [
     (Kind::Tenant, "tenant"),
     (Kind::Cell, "cell"),
     (Kind::Seat, "seat"),
@@ -31,6 +37,9 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Client, "client"),
     (Kind::Outgoing, "outgoing"),
     (Kind::Runtime, "runtime"),
+    (Kind::Account, "account"),
+    (Kind::ApiKey, "api_key"),
+    (Kind::LocalRun, "local_run"),
 ];
 
 impl Kind {

@@ -3,10 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use omgservers_protocol::admin::Instance;
+use omgservers_protocol::call::{Page, Paging};
 use sqlx::postgres::PgPool;
+use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use crate::App;
+use crate::entity::page::Window;
+use crate::entity::timestamp;
+use crate::error::Result;
 use crate::ids::now_ms;
 
 /// A lease that is not renewed is free after this time.
@@ -66,7 +72,7 @@ pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RENEWAL) => {}
         }
-        let renewed: Result<Option<i64>, _> = sqlx::query_scalar(
+        let renewed: Result<Option<i64>, sqlx::Error> = sqlx::query_scalar(
             "update system.instance set until = now() + $3 * interval '1 second', clock_ms = $4 where node = $1 and holder = $2 \
              returning (select count(*) from system.instance as other where other.holder <> $2 and other.until >= now())",
         )
@@ -105,4 +111,25 @@ pub async fn installation(system: &PgPool) -> anyhow::Result<String> {
     Ok(sqlx::query_scalar("select name from system.installation")
         .fetch_one(system)
         .await?)
+}
+
+/// The instances that are and were, by their number.
+pub async fn list(system: &PgPool, paging: &Paging) -> Result<Page<Instance>> {
+    let window = Window::new(paging)?;
+    let rows: Vec<(i32, bool, OffsetDateTime)> = sqlx::query_as(
+        "select node, until >= now(), until from system.instance where node > $1 order by node limit $2",
+    )
+    .bind(window.after())
+    .bind(window.limit())
+    .fetch_all(system)
+    .await?;
+    Ok(window.page(
+        rows,
+        |(node, ..)| i64::from(*node),
+        |(node, alive, until)| Instance {
+            instance_id: u16::try_from(node).unwrap_or(u16::MAX),
+            alive,
+            until: timestamp(until),
+        },
+    ))
 }

@@ -19,17 +19,22 @@ pub mod instance;
 pub mod mail;
 pub mod management;
 pub mod plan;
-
 pub mod postgres;
+pub mod principal;
 pub mod process;
+pub mod revocation;
+pub mod vault;
 pub mod wake;
 pub mod worker;
+mod zip_check;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use anyhow::Context;
+use omgservers_protocol::id::TenantId;
 use omgservers_protocol::token::Role;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +55,14 @@ pub struct Inner {
     pub db: Db,
     pub ids: Ids,
     pub tokens: auth::Tokens,
+    revocations: revocation::Revocations,
+    /// Keys that were verified, by their digest. Forgotten before a revocation is.
+    keys: moka::sync::Cache<[u8; 32], Arc<entity::api_key::Grant>>,
+    /// Players of tenants that have a quota, counted once a second.
+    player_counts: moka::sync::Cache<TenantId, Arc<AtomicU32>>,
+    vault: vault::Vault,
+    /// Archives that are being uploaded: each is held in memory.
+    uploads: tokio::sync::Semaphore,
     /// Name of this instance in leases.
     holder: String,
     activity: activity::Activity,
@@ -79,6 +92,8 @@ pub struct Service {
     fatal: tokio::sync::watch::Receiver<Option<String>>,
 }
 
+/// Archives that may be on their way at a time.
+const UPLOADS_MAX: usize = 4;
 /// Held requests get so long to be answered when the service stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -93,6 +108,7 @@ impl Service {
         let db = Db::open(&urls, config.shard_count, config.database_max_connections, hub.clone()).await?;
         let key = token_key(&config)?;
         let tokens = auth::Tokens::new(&key, &config.issuer, config.clients_token_lifetime_s)?;
+        let vault = vault::Vault::new(&secrets_key(&config)?);
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let lease = instance::lease(db.system(0), config.instance_id).await?;
@@ -108,6 +124,17 @@ impl Service {
             config,
             db,
             tokens,
+            revocations: revocation::Revocations::default(),
+            keys: moka::sync::Cache::builder()
+                .max_capacity(10_000)
+                .time_to_live(Duration::from_secs(600))
+                .build(),
+            player_counts: moka::sync::Cache::builder()
+                .max_capacity(10_000)
+                .time_to_live(Duration::from_secs(1))
+                .build(),
+            vault,
+            uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
             activity: activity::Activity::default(),
             mail: mail::Mail::default(),
             hosts,
@@ -126,6 +153,8 @@ impl Service {
             tasks.spawn(wake::hear_others(pool, app.holder.clone(), hub.clone(), stop.clone()));
         }
         mail::start(&app, &stop, &tasks);
+        revocation::load(&app, true).await?;
+        tasks.spawn(revocation::run(app.clone(), stop.clone()));
         bootstrap(&app).await?;
         worker::start(&app, receivers.jobs, &stop, &tasks);
 
@@ -238,6 +267,31 @@ fn token_key(config: &Config) -> anyhow::Result<String> {
         }
     };
     std::fs::read_to_string(&path).with_context(|| format!("cannot read the token key `{}`", path.display()))
+}
+
+/// The key that secrets are sealed with: given, or generated in embedded mode and kept in the data folder.
+fn secrets_key(config: &Config) -> anyhow::Result<[u8; 32]> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let path = match &config.secrets_key {
+        Some(given) => std::path::PathBuf::from(given.strip_prefix("file:").unwrap_or(given)),
+        None => {
+            anyhow::ensure!(
+                config.database_url.is_none(),
+                "OMGSERVERS_SECRETS_KEY must be set with an external database: every instance needs the same key \
+                 (make one with `openssl rand -base64 32 > secrets.key`)"
+            );
+            let path = config.data_directory.join("secrets_key");
+            if !path.exists() {
+                write_secret(&path, &STANDARD.encode(rand::random::<[u8; 32]>()))?;
+            }
+            path
+        }
+    };
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read the secrets key `{}`", path.display()))?;
+    let key = STANDARD.decode(text.trim()).ok().and_then(|key| key.try_into().ok());
+    key.with_context(|| format!("the secrets key `{}` must be 32 bytes in base64", path.display()))
 }
 
 /// Writes a file that only we may read, whole or not at all.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use omgservers_protocol::id::{ClientId, RuntimeId};
+use omgservers_protocol::id::{ClientId, LocalRunId, RuntimeId};
 use sqlx::postgres::{PgListener, PgPool};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,10 @@ pub enum News {
     Client(ClientId),
     /// There may be a command for this runtime.
     Runtime(RuntimeId),
+    /// Tokens of somebody were revoked.
+    Revoked,
+    /// Something else should run on a developer's machine.
+    LocalRun(LocalRunId),
 }
 
 /// There may be work on this entity.
@@ -175,6 +179,8 @@ pub async fn send_to_others(pool: PgPool, holder: String, mut news: mpsc::Receiv
         gathered.sort_unstable_by_key(|news| match news {
             News::Client(id) => (0, id.get()),
             News::Runtime(id) => (1, id.get()),
+            News::Revoked => (2, 0),
+            News::LocalRun(id) => (3, id.get()),
         });
         gathered.dedup();
         for payload in payloads(&holder, &gathered) {
@@ -198,6 +204,8 @@ fn payloads(holder: &str, gathered: &[News]) -> Vec<String> {
         let word = match news {
             News::Client(id) => format!(" c{id}"),
             News::Runtime(id) => format!(" r{id}"),
+            News::Revoked => " v0".to_owned(),
+            News::LocalRun(id) => format!(" l{id}"),
         };
         let last = payloads.last_mut().expect("starts with one");
         if last.len() + word.len() > PAYLOAD_MAX {
@@ -217,6 +225,8 @@ fn read_payload<'a>(holder: &str, payload: &'a str) -> impl Iterator<Item = News
         match word.as_bytes()[0] {
             b'c' => Some(News::Client(ClientId(id))),
             b'r' => Some(News::Runtime(RuntimeId(id))),
+            b'v' => Some(News::Revoked),
+            b'l' => Some(News::LocalRun(LocalRunId(id))),
             _ => None,
         }
     })

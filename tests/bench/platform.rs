@@ -176,7 +176,7 @@ impl Platform {
         };
         support.send(&call).await?;
         let call = developer::CreateToken {
-            user_id: made.user_id,
+            user_id: text(&made.user_id.to_string())?,
             password: text(&made.password)?,
         };
         let developer = nobody.with_token(nobody.send(&call).await?.raw_token);

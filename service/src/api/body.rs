@@ -22,7 +22,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")
             });
             if !is_json {
-                return Err(Error::WrongMediaType);
+                return Err(Error::WrongMediaType("application/json"));
             }
         }
         let bytes = Bytes::from_request(request, state)

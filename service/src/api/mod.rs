@@ -1,10 +1,12 @@
 //! The table of routes: thin handlers, one file per audience. Who is asking comes from a handler's arguments, the rest is
 //! one call.
 
+mod admin;
 mod body;
-mod control;
+mod developer;
 mod player;
 mod runtime;
+mod support;
 
 use std::time::Duration;
 
@@ -16,7 +18,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, get, on};
 use omgservers_protocol::dispatcher::KEYS_ROUTE;
-use omgservers_protocol::{Call, admin, developer, dispatcher, player as play, runtime as run, support};
+use omgservers_protocol::{
+    Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup,
+};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -30,6 +34,8 @@ pub use body::Body;
 
 /// Largest body of a request.
 pub const BODY_MAX: usize = 10 * 1_024 * 1_024;
+/// What a form adds to the archive in it.
+const UPLOAD_MARGIN: usize = 64 * 1_024;
 /// Longest time for a reply; a held interchange takes up to 20 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(45);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -55,40 +61,110 @@ fn operations() -> Routes {
         router: Router::new(),
         addresses: Vec::new(),
     }
-    .call::<admin::CreateToken, _, _>(control::admin_token)
-    .call::<admin::GenerateId, _, _>(control::generate_id)
-    .call::<support::CreateToken, _, _>(control::support_token)
-    .call::<support::CreateTenant, _, _>(control::create_tenant)
-    .call::<support::CreateTenantAlias, _, _>(control::create_tenant_alias)
-    .call::<support::DeleteTenant, _, _>(control::delete_tenant)
-    .call::<support::CreateDeveloper, _, _>(control::create_developer)
-    .call::<support::CreateTenantPermissions, _, _>(control::create_tenant_permissions)
-    .call::<developer::CreateToken, _, _>(control::developer_token)
-    .call::<developer::GetTenantDetails, _, _>(control::tenant_details)
-    .call::<developer::CreateProject, _, _>(control::create_project)
-    .call::<developer::CreateProjectAlias, _, _>(control::create_project_alias)
-    .call::<developer::GetProjectDetails, _, _>(control::project_details)
-    .call::<developer::DeleteProject, _, _>(control::delete_project)
-    .call::<developer::CreateStage, _, _>(control::create_stage)
-    .call::<developer::CreateStageAlias, _, _>(control::create_stage_alias)
-    .call::<developer::GetStageDetails, _, _>(control::stage_details)
-    .call::<developer::DeleteStage, _, _>(control::delete_stage)
-    .call::<developer::CreateVersion, _, _>(control::create_version)
-    .call::<developer::GetVersionDetails, _, _>(control::version_details)
-    .call::<developer::DeleteVersion, _, _>(control::delete_version)
-    .call::<developer::CreateImage, _, _>(control::create_image)
-    .call::<developer::DeployVersion, _, _>(control::deploy_version)
-    .call::<developer::GetDeploymentDetails, _, _>(control::deployment_details)
-    .call::<developer::DeleteDeployment, _, _>(control::delete_deployment)
+    .call::<adm::CreateToken, _, _>(admin::create_token)
+    .call::<adm::RenewToken, _, _>(admin::renew_token)
+    .call::<adm::ChangePassword, _, _>(admin::change_password)
+    .call::<adm::ResetPassword, _, _>(admin::reset_password)
+    .call::<adm::GenerateId, _, _>(admin::generate_id)
+    .call::<adm::BcryptHash, _, _>(admin::bcrypt_hash)
+    .call::<adm::CalculateShard, _, _>(admin::calculate_shard)
+    .call::<adm::PingDockerHost, _, _>(admin::ping_docker_host)
+    .call::<adm::ListShards, _, _>(admin::list_shards)
+    .call::<adm::ListInstances, _, _>(admin::list_instances)
+    .call::<adm::ListHosts, _, _>(admin::list_hosts)
+    .call::<adm::ListUsers, _, _>(admin::list_users)
+    .call::<adm::ListAuditRecords, _, _>(admin::list_audit_records)
+    .call::<sup::CreateToken, _, _>(support::create_token)
+    .call::<sup::RenewToken, _, _>(support::renew_token)
+    .call::<sup::ChangePassword, _, _>(support::change_password)
+    .call::<sup::CreateTenant, _, _>(support::create_tenant)
+    .call::<sup::CreateTenantAlias, _, _>(support::create_tenant_alias)
+    .call::<sup::DeleteTenant, _, _>(support::delete_tenant)
+    .call::<sup::ListTenants, _, _>(support::list_tenants)
+    .call::<sup::SetTenantQuotas, _, _>(support::set_tenant_quotas)
+    .call::<sup::GetTenantQuotas, _, _>(support::get_tenant_quotas)
+    .call::<sup::ListUsage, _, _>(support::list_usage)
+    .call::<sup::CreateProject, _, _>(support::create_project)
+    .call::<sup::CreateProjectAlias, _, _>(support::create_project_alias)
+    .call::<sup::DeleteProject, _, _>(support::delete_project)
+    .call::<sup::ListProjects, _, _>(support::list_projects)
+    .call::<sup::CreateStage, _, _>(support::create_stage)
+    .call::<sup::CreateStageAlias, _, _>(support::create_stage_alias)
+    .call::<sup::DeleteStage, _, _>(support::delete_stage)
+    .call::<sup::ListStages, _, _>(support::list_stages)
+    .call::<sup::CreateDeveloper, _, _>(support::create_developer)
+    .call::<sup::CreateDeveloperAlias, _, _>(support::create_developer_alias)
+    .call::<sup::ResetDeveloperPassword, _, _>(support::reset_developer_password)
+    .call::<sup::DeleteDeveloper, _, _>(support::delete_developer)
+    .call::<sup::ListDevelopers, _, _>(support::list_developers)
+    .call::<sup::CreateTenantPermissions, _, _>(support::create_tenant_permissions)
+    .call::<sup::DeleteTenantPermissions, _, _>(support::delete_tenant_permissions)
+    .call::<sup::CreateProjectPermissions, _, _>(support::create_project_permissions)
+    .call::<sup::DeleteProjectPermissions, _, _>(support::delete_project_permissions)
+    .call::<sup::CreateStagePermissions, _, _>(support::create_stage_permissions)
+    .call::<sup::DeleteStagePermissions, _, _>(support::delete_stage_permissions)
+    .call::<sup::ListPermissions, _, _>(support::list_permissions)
+    .call::<dev::CreateToken, _, _>(developer::create_token)
+    .call::<dev::RenewToken, _, _>(developer::renew_token)
+    .call::<dev::ChangePassword, _, _>(developer::change_password)
+    .call::<dev::CreateApiKey, _, _>(developer::create_api_key)
+    .call::<dev::DeleteApiKey, _, _>(developer::delete_api_key)
+    .call::<dev::ListApiKeys, _, _>(developer::list_api_keys)
+    .call::<dev::ListTenants, _, _>(developer::list_tenants)
+    .call::<dev::GetTenantQuotas, _, _>(developer::get_tenant_quotas)
+    .call::<dev::ListUsage, _, _>(developer::list_usage)
+    .call::<dev::ListAuditRecords, _, _>(developer::list_audit_records)
+    .call::<dev::ListPermissions, _, _>(developer::list_permissions)
+    .call::<dev::GetTenantDetails, _, _>(developer::tenant_details)
+    .call::<dev::CreateProject, _, _>(developer::create_project)
+    .call::<dev::CreateProjectAlias, _, _>(developer::create_project_alias)
+    .call::<dev::GetProjectDetails, _, _>(developer::project_details)
+    .call::<dev::DeleteProject, _, _>(developer::delete_project)
+    .call::<dev::ListProjects, _, _>(developer::list_projects)
+    .call::<dev::CreateStage, _, _>(developer::create_stage)
+    .call::<dev::CreateStageAlias, _, _>(developer::create_stage_alias)
+    .call::<dev::GetStageDetails, _, _>(developer::stage_details)
+    .call::<dev::DeleteStage, _, _>(developer::delete_stage)
+    .call::<dev::ListStages, _, _>(developer::list_stages)
+    .call::<dev::SetStageMaintenance, _, _>(developer::set_stage_maintenance)
+    .call::<dev::SetStageVariable, _, _>(developer::set_stage_variable)
+    .call::<dev::DeleteStageVariable, _, _>(developer::delete_stage_variable)
+    .call::<dev::ListStageVariables, _, _>(developer::list_stage_variables)
+    .call::<dev::StartLocalRun, _, _>(developer::start_local_run)
+    .call::<dev::InterchangeLocalRun, _, _>(developer::interchange_local_run)
+    .call::<dev::StopLocalRun, _, _>(developer::stop_local_run)
+    .call::<dev::CreateVersion, _, _>(developer::create_version)
+    .call::<dev::GetVersionDetails, _, _>(developer::version_details)
+    .call::<dev::GetVersionConfig, _, _>(developer::version_config)
+    .call::<dev::DeleteVersion, _, _>(developer::delete_version)
+    .call::<dev::ListVersions, _, _>(developer::list_versions)
+    .call::<dev::UploadFilesArchive, _, _>(developer::upload_files_archive)
+    .call::<dev::ListFilesArchives, _, _>(developer::list_files_archives)
+    .call::<dev::CreateImage, _, _>(developer::create_image)
+    .call::<dev::ListImages, _, _>(developer::list_images)
+    .call::<dev::DeployVersion, _, _>(developer::deploy_version)
+    .call::<dev::GetDeploymentDetails, _, _>(developer::deployment_details)
+    .call::<dev::GetDeploymentConfig, _, _>(developer::deployment_config)
+    .call::<dev::DeleteDeployment, _, _>(developer::delete_deployment)
+    .call::<dev::ListDeployments, _, _>(developer::list_deployments)
+    .call::<dev::CreateLobbyRequest, _, _>(developer::create_lobby_request)
+    .call::<dev::DeleteLobby, _, _>(developer::delete_lobby)
+    .call::<dev::ListLobbies, _, _>(developer::list_lobbies)
+    .call::<dev::CreateMatchmakerRequest, _, _>(developer::create_matchmaker_request)
+    .call::<dev::DeleteMatchmaker, _, _>(developer::delete_matchmaker)
+    .call::<dev::ListMatches, _, _>(developer::list_matches)
     .call::<play::PingService, _, _>(player::ping)
     .call::<play::CreateUser, _, _>(player::create_user)
     .call::<play::CreateToken, _, _>(player::create_token)
+    .call::<play::RenewToken, _, _>(player::renew_token)
+    .call::<play::ChangePassword, _, _>(player::change_password)
     .call::<play::CreateClient, _, _>(player::create_client)
     .call::<play::Interchange, _, _>(player::interchange)
     .call::<play::RenewConnection, _, _>(player::renew_connection)
     .call::<run::CreateToken, _, _>(runtime::create_token)
     .call::<run::Interchange, _, _>(runtime::interchange)
     .call::<dispatcher::CreateToken, _, _>(runtime::dispatcher_token)
+    .call::<dispatcher::CalculateShard, _, _>(runtime::calculate_shard)
     .call::<dispatcher::Report, _, _>(runtime::report)
 }
 
@@ -98,7 +174,8 @@ pub fn addresses() -> Vec<&'static str> {
 }
 
 pub fn router(app: App) -> Router {
-    let mut router = operations().router.route(KEYS_ROUTE, get(runtime::keys));
+    let Routes { router, .. } = operations();
+    let mut router = router.route(KEYS_ROUTE, get(runtime::keys));
     if let Some(folder) = &app.config.web_directory {
         let page = SetResponseHeaderLayer::if_not_present(
             header::CACHE_CONTROL,
@@ -113,7 +190,7 @@ pub fn router(app: App) -> Router {
     router
         .fallback(|| async { Error::NoRoute })
         .layer(CorsLayer::very_permissive().max_age(Duration::from_secs(3_600)))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), limit_body))
         .layer(middleware::from_fn(limit_time))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
@@ -126,6 +203,22 @@ pub fn router(app: App) -> Router {
 
 async fn wrong_method() -> Error {
     Error::WrongMethod
+}
+
+/// Archives may be larger than everything else.
+async fn limit_body(
+    axum::extract::State(app): axum::extract::State<App>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let is_upload = request.uri().path() == dev::UploadFilesArchive::ROUTE;
+    let limit = if is_upload {
+        developer::archive_max(&app) + UPLOAD_MARGIN
+    } else {
+        BODY_MAX
+    };
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    next.run(request).await
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use omgservers_protocol::Json as Raw;
-use omgservers_protocol::call::RawToken;
+use omgservers_protocol::call::{Empty, RawToken};
 use omgservers_protocol::player::{
-    CreateClient, CreateToken, CreateUser, CreatedClient, Interchange, Interchanged, PingService, Pong,
-    RenewConnection, RenewedConnection,
+    ChangePassword, CreateClient, CreateToken, CreateUser, CreatedClient, Interchange, Interchanged, PingService, Pong,
+    RenewConnection, RenewToken, RenewedConnection,
 };
 use omgservers_protocol::support::CreatedUser;
 use omgservers_protocol::token::Role;
@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::Body;
 use crate::App;
-use crate::auth::Player;
 use crate::entity::client::Exchange;
-use crate::entity::{account, client, deployment};
+use crate::entity::{account, client, deployment, quota};
 use crate::error::{Error, Result};
+use crate::principal::Player;
 use crate::wake::News;
 
 /// Longest time that a reply is held.
@@ -37,7 +37,7 @@ pub(super) async fn ping(Body(_): Body<PingService>) -> Json<Pong> {
 }
 
 pub(super) async fn create_user(State(app): State<App>, Body(_): Body<CreateUser>) -> Result<Json<CreatedUser>> {
-    account::create(&app, Role::Player).await.map(Json)
+    account::create(&app, None, Role::Player).await.map(Json)
 }
 
 pub(super) async fn create_token(State(app): State<App>, Body(call): Body<CreateToken>) -> Result<Json<RawToken>> {
@@ -46,12 +46,32 @@ pub(super) async fn create_token(State(app): State<App>, Body(call): Body<Create
     }))
 }
 
+pub(super) async fn renew_token(
+    State(app): State<App>,
+    player: Player,
+    Body(_): Body<RenewToken>,
+) -> Result<Json<RawToken>> {
+    super::admin::renew(&app, &player).await
+}
+
+pub(super) async fn change_password(
+    State(app): State<App>,
+    player: Player,
+    Body(call): Body<ChangePassword>,
+) -> Result<Json<Empty>> {
+    account::change_password(&app, &player, &call.0).await?;
+    Ok(Json(Empty {}))
+}
+
 pub(super) async fn create_client(
     State(app): State<App>,
     player: Player,
     Body(call): Body<CreateClient>,
 ) -> Result<Json<CreatedClient>> {
     let target = deployment::newest(&app, &call).await?;
+    if let Some(max) = target.players_max {
+        quota::admit_player(&app, target.tenant, max).await?;
+    }
     Ok(Json(CreatedClient {
         client_id: client::create(&app, player.user_id, &target).await?,
     }))

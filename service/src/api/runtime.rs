@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::Body;
 use super::player::{LOOK_AGAIN, check_lists, deadline, to_raw};
 use crate::App;
-use crate::auth::{Dispatcher, Runtime};
 use crate::entity::runtime::Caller;
 use crate::entity::{cell, client, runtime};
 use crate::error::{Error, Result};
+use crate::principal::{Dispatcher, Runtime};
 use crate::wake::News;
 
 /// Largest message or profile of a runtime.
@@ -191,10 +191,22 @@ pub(super) async fn dispatcher_token(
     State(app): State<App>,
     Body(call): Body<dispatcher::CreateToken>,
 ) -> Result<Json<RawToken>> {
-    super::control::log_in(&app, &call.user, &call.password).await
+    super::admin::log_in(&app, &call.user, &call.password).await
 }
 
 /// Sockets that are open count as activity; a room that was lost makes us look at its runtime sooner.
+pub(super) async fn calculate_shard(
+    State(app): State<App>,
+    _: Dispatcher,
+    Body(call): Body<dispatcher::CalculateShard>,
+) -> Result<Json<dispatcher::CalculatedShard>> {
+    Ok(Json(dispatcher::CalculatedShard {
+        shard_index: super::admin::shard_of(&app, &call.shard_key)?,
+        server_uri: app.config.server_uri.clone(),
+        foreign: false,
+    }))
+}
+
 pub(super) async fn report(
     State(app): State<App>,
     _: Dispatcher,

@@ -1,32 +1,43 @@
 //! Everybody who has a password: operators, developers, players.
 
+use omgservers_protocol::admin::{self, User};
+use omgservers_protocol::call::{Deleted, Page, Paging, PasswordChange};
 use omgservers_protocol::id::UserId;
-use omgservers_protocol::support::CreatedUser;
+use omgservers_protocol::support::{CreateDeveloperAlias, CreatedUser};
 use omgservers_protocol::text::Text;
 use omgservers_protocol::token::Role;
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::entity::alias::{self, Scope};
+use crate::entity::page::Walk;
+use crate::entity::{audit, timestamp};
 use crate::error::{Error, Result};
-use crate::{App, auth};
+use crate::event::{self, Kind};
+use crate::principal::Actor;
+use crate::{App, auth, revocation};
 
 /// A new user with a generated password, which is shown this once.
-pub async fn create(app: &App, role: Role) -> Result<CreatedUser> {
+pub async fn create(app: &App, by: Option<&Actor>, role: Role) -> Result<CreatedUser> {
     let user_id: UserId = app.ids.mint();
     let password = auth::generate_password();
-    insert(app, user_id, role, &auth::hash_generated(&password)).await?;
+    let mut tx = app.db.begin(user_id.get()).await?;
+    insert(&mut tx, user_id, role, &auth::hash_generated(&password)).await?;
+    if let Some(by) = by {
+        audit::note(app, &mut tx, by, "create-developer", None, user_id, None).await?;
+    }
+    tx.commit().await?;
     Ok(CreatedUser { user_id, password })
 }
 
-async fn insert(app: &App, id: UserId, role: Role, hash: &str) -> Result<()> {
-    let mut tx = app.db.begin(id.get()).await?;
+async fn insert(db: &mut PgConnection, id: UserId, role: Role, hash: &str) -> Result<()> {
     sqlx::query("insert into account (id, role, password_hash) values ($1, $2, $3)")
         .bind(id)
         .bind(role.as_str())
         .bind(hash)
-        .execute(&mut *tx)
+        .execute(db)
         .await?;
-    tx.commit().await
+    Ok(())
 }
 
 /// Makes sure that a user of this name exists. The account is written first: a name that leads nowhere would be for ever.
@@ -36,7 +47,10 @@ pub async fn bootstrap(app: &App, role: Role, name: &str, password: &str) -> Res
         return Ok(());
     }
     let id: UserId = app.ids.mint();
-    insert(app, id, role, &auth::hash_chosen(password.to_owned()).await?).await?;
+    let hash = auth::hash_chosen(password.to_owned()).await?;
+    let mut account = app.db.begin(id.get()).await?;
+    insert(&mut account, id, role, &hash).await?;
+    account.commit().await?;
     match alias::create(&mut tx, app.ids.mint(), Scope::User, id.get(), name).await {
         Ok(()) => tx.commit().await,
         // Another instance was faster.
@@ -45,24 +59,141 @@ pub async fn bootstrap(app: &App, role: Role, name: &str, password: &str) -> Res
     }
 }
 
-/// A token of the user's own role, for the right password.
-pub async fn log_in(app: &App, user: UserId, password: &Text) -> Result<String> {
-    let row: Option<(String, String, Option<OffsetDateTime>)> = {
-        let mut tx = app.db.begin(user.get()).await?;
-        sqlx::query_as("select role, password_hash, deleted from account where id = $1")
+struct Account {
+    role: Role,
+    hash: String,
+    epoch: i64,
+}
+
+/// A user who is not deleted.
+async fn find(db: &mut PgConnection, user: UserId) -> Result<Account> {
+    let row: Option<(String, String, i64, Option<OffsetDateTime>)> =
+        sqlx::query_as("select role, password_hash, epoch, deleted from account where id = $1")
             .bind(user)
-            .fetch_optional(&mut *tx)
-            .await?
-    };
-    let (role, hash, deleted) = row.ok_or_else(|| Error::not_found("user", user))?;
+            .fetch_optional(db)
+            .await?;
+    let (role, hash, epoch, deleted) = row.ok_or_else(|| Error::not_found("user", user))?;
     if deleted.is_some() {
         return Err(Error::UserDeleted);
     }
-    if !auth::is_password(password.as_str(), &hash).await? {
+    let role = Role::parse(&role).ok_or_else(|| anyhow::anyhow!("user `{user}` has the unknown role `{role}`"))?;
+    Ok(Account { role, hash, epoch })
+}
+
+/// A token of the user's own role, for the right password.
+pub async fn log_in(app: &App, user: UserId, password: &Text) -> Result<String> {
+    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    if !auth::is_password(password.as_str(), &account.hash).await? {
         return Err(Error::WrongCredentials("the password is wrong"));
     }
-    let role = Role::parse(&role).ok_or_else(|| anyhow::anyhow!("user `{user}` has the unknown role `{role}`"))?;
-    Ok(app.tokens.for_user(user, role))
+    Ok(app.tokens.for_user(user, account.role, account.epoch))
+}
+
+/// A fresh token for one that is still good.
+pub async fn renew(app: &App, by: &Actor) -> Result<String> {
+    by.require_person()?;
+    let account = find(&mut *app.db.begin(by.user_id.get()).await?, by.user_id).await?;
+    if account.epoch != by.epoch {
+        return Err(Error::WrongCredentials("the token was revoked, log in again"));
+    }
+    Ok(app.tokens.for_user(by.user_id, account.role, account.epoch))
+}
+
+/// A password that the user chose, for the old one. Every token made before is refused from then on.
+pub async fn change_password(app: &App, by: &Actor, change: &PasswordChange) -> Result<()> {
+    by.require_person()?;
+    let user = by.user_id;
+    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    if !auth::is_password(change.password.as_str(), &account.hash).await? {
+        return Err(Error::WrongCredentials("the password is wrong"));
+    }
+    let hash = auth::hash_chosen(change.new_password.as_str().to_owned()).await?;
+    set_password(app, by, user, &hash, Some(account.epoch), "change-password").await
+}
+
+/// A generated password for somebody who lost theirs: of this role, or of any.
+pub async fn reset_password(app: &App, by: &Actor, user: UserId, role: Option<Role>) -> Result<CreatedUser> {
+    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    if role.is_some_and(|role| role != account.role) {
+        return Err(Error::not_found("developer", user));
+    }
+    let password = auth::generate_password();
+    let hash = auth::hash_generated(&password);
+    set_password(app, by, user, &hash, None, "reset-password").await?;
+    Ok(CreatedUser {
+        user_id: user,
+        password,
+    })
+}
+
+async fn set_password(
+    app: &App,
+    by: &Actor,
+    user: UserId,
+    hash: &str,
+    epoch: Option<i64>,
+    operation: &'static str,
+) -> Result<()> {
+    let mut tx = app.db.begin(user.get()).await?;
+    // Of two changes at once one wins: the other knew a password that is no longer the old one.
+    let done = sqlx::query(
+        "update account set password_hash = $2, epoch = epoch + 1 \
+         where id = $1 and deleted is null and epoch = coalesce($3, epoch)",
+    )
+    .bind(user)
+    .bind(hash)
+    .bind(epoch)
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Err(Error::WrongCredentials("the password was changed in the meantime"));
+    }
+    audit::note(app, &mut tx, by, operation, None, user, None).await?;
+    event::append(&mut tx, Kind::Account, user.get()).await?;
+    tx.commit().await
+}
+
+pub async fn delete_developer(app: &App, by: &Actor, user: UserId) -> Result<Deleted> {
+    let mut tx = app.db.begin(user.get()).await?;
+    let done = sqlx::query("update account set deleted = now() where id = $1 and role = $2 and deleted is null")
+        .bind(user)
+        .bind(Role::Developer.as_str())
+        .execute(&mut *tx)
+        .await?;
+    let deleted = done.rows_affected() > 0;
+    if deleted {
+        audit::note(app, &mut tx, by, "delete-developer", None, user, None).await?;
+        event::append(&mut tx, Kind::Account, user.get()).await?;
+    }
+    tx.commit().await?;
+    Ok(Deleted { deleted })
+}
+
+/// The job of an account whose password changed or that is deleted: every instance must know.
+pub async fn changed(app: &App, user: UserId) -> Result<()> {
+    let row: Option<(i64, bool)> = {
+        let mut tx = app.db.begin(user.get()).await?;
+        let row = sqlx::query_as("select epoch, deleted is not null from account where id = $1")
+            .bind(user)
+            .fetch_optional(&mut *tx)
+            .await?;
+        if let Some((_, true)) = row {
+            sqlx::query("delete from api_key where user_id = $1")
+                .bind(user)
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+        }
+        row
+    };
+    let (epoch, is_deleted) = row.unwrap_or((0, true));
+    if is_deleted {
+        revocation::publish(app, user.get(), revocation::ALL).await?;
+        let mut tx = app.db.begin(Scope::User.key()).await?;
+        alias::forget(&mut tx, Scope::User, user.get()).await?;
+        return tx.commit().await;
+    }
+    revocation::publish(app, user.get(), epoch).await
 }
 
 pub async fn exists(app: &App, user: UserId) -> Result<()> {
@@ -72,4 +203,82 @@ pub async fn exists(app: &App, user: UserId) -> Result<()> {
         .fetch_optional(&mut *tx)
         .await?;
     found.map(|_| ()).ok_or_else(|| Error::not_found("user", user))
+}
+
+/// A name that a developer can log in by.
+pub async fn create_developer_alias(app: &App, by: &Actor, call: CreateDeveloperAlias) -> Result<()> {
+    let value = alias::check_value(&call.alias)?;
+    let account = find(&mut *app.db.begin(call.user_id.get()).await?, call.user_id).await?;
+    if account.role != Role::Developer {
+        return Err(Error::not_found("developer", call.user_id));
+    }
+    let mut tx = app.db.begin(Scope::User.key()).await?;
+    alias::create(&mut tx, app.ids.mint(), Scope::User, call.user_id.get(), value).await?;
+    audit::note(
+        app,
+        &mut tx,
+        by,
+        "create-developer-alias",
+        None,
+        call.user_id,
+        Some(value),
+    )
+    .await?;
+    tx.commit().await
+}
+
+/// Users of one role, or of all.
+pub async fn list(app: &App, role: Option<Role>, paging: &Paging) -> Result<Page<User>> {
+    let role = role.map(Role::as_str);
+    let mut walk = Walk::new(app, paging)?;
+    while let Some(part) = walk.part() {
+        let mut tx = app.db.begin_in(part.shard).await?;
+        let rows: Vec<(UserId, String, OffsetDateTime, bool)> = sqlx::query_as(
+            "select id, role, created, deleted is not null from account \
+             where id > $1 and role = coalesce($2, role) order by id limit $3",
+        )
+        .bind(part.after)
+        .bind(role)
+        .bind(part.limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        let user = |(id, role, created, deleted): (UserId, String, OffsetDateTime, bool)| User {
+            id,
+            role,
+            aliases: Vec::new(),
+            created: timestamp(created),
+            deleted,
+        };
+        walk.add(app, rows.into_iter().map(|row| (row.0.get(), user(row))).collect());
+    }
+    let mut page = walk.page();
+    let ids = page.items.iter().map(|user| user.id.get());
+    let mut names = alias::Names::read(&mut *app.db.begin(Scope::User.key()).await?, ids).await?;
+    for user in &mut page.items {
+        user.aliases = names.take(user.id.get()).into_iter().map(|alias| alias.value).collect();
+    }
+    Ok(page)
+}
+
+pub async fn list_users(app: &App, call: &admin::ListUsers) -> Result<Page<User>> {
+    let parse =
+        |role: &Text| Role::parse(role.as_str()).ok_or_else(|| Error::Invalid(format!("there is no role `{role}`")));
+    list(app, call.role.as_ref().map(parse).transpose()?, &call.paging).await
+}
+
+/// Forgets users who were deleted long ago.
+pub async fn purge(db: &mut PgConnection, after_s: i64, limit: i64) -> Result<()> {
+    sqlx::query(
+        "delete from account where id in (select id from account where deleted < now() - $1 * interval '1 second' limit $2)",
+    )
+    .bind(after_s)
+    .bind(limit)
+    .execute(&mut *db)
+    .await?;
+    sqlx::query("delete from api_key where id in (select id from api_key where expires < now() - $1 * interval '1 second' limit $2)")
+        .bind(after_s)
+        .bind(limit)
+        .execute(db)
+        .await?;
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Names of entities.
 
+use std::collections::HashMap;
+
 use omgservers_protocol::developer::Alias;
 use omgservers_protocol::id::{AliasId, ProjectId, StageId, TenantId, UserId};
 use omgservers_protocol::text::Text;
@@ -68,6 +70,17 @@ pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i6
         Some("alias_taken") => Error::Conflict(format!("the alias `{value}` is taken")),
         _ => cause.into(),
     })?;
+    Ok(())
+}
+
+/// Takes away every name of an entity.
+pub async fn forget(db: &mut PgConnection, scope: Scope, entity: i64) -> Result<()> {
+    sqlx::query("delete from alias where qualifier = $1 and shard_key = $2 and entity_id = $3")
+        .bind(scope.qualifier())
+        .bind(scope.key())
+        .bind(entity)
+        .execute(db)
+        .await?;
     Ok(())
 }
 
@@ -151,4 +164,22 @@ pub async fn list(db: &mut PgConnection, entities: &[i64]) -> Result<Vec<Alias>>
             value,
         })
         .collect())
+}
+
+/// The names of several entities.
+pub struct Names(HashMap<String, Vec<Alias>>);
+
+impl Names {
+    pub async fn read(db: &mut PgConnection, entities: impl Iterator<Item = i64>) -> Result<Self> {
+        let mut names: HashMap<String, Vec<Alias>> = HashMap::new();
+        for alias in list(db, &entities.collect::<Vec<_>>()).await? {
+            names.entry(alias.entity_id.clone()).or_default().push(alias);
+        }
+        Ok(Self(names))
+    }
+
+    /// Those of one of them, once.
+    pub fn take(&mut self, entity: i64) -> Vec<Alias> {
+        self.0.remove(&entity.to_string()).unwrap_or_default()
+    }
 }

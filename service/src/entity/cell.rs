@@ -3,17 +3,15 @@
 use omgservers_protocol::config::{
     DeploymentConfig, LobbyRef, MatchRef, RuntimeConfig, RuntimeQualifier, VersionConfig,
 };
-use omgservers_protocol::developer as dev;
 use omgservers_protocol::id::{
     ClientId, DeploymentId, LobbyId, MatchId, MatchmakerId, ProjectId, RuntimeId, StageId, TenantId, UserId, VersionId,
 };
 use omgservers_protocol::message::ProvisioningStatus;
-use time::OffsetDateTime;
 
 use crate::App;
 use crate::db::Tx;
 use crate::entity::deployment::Unsynced;
-use crate::entity::timestamp;
+use crate::entity::stage;
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
 use crate::plan::cell::{self as planner, CellState, Seat, Step, Venue, VenueState};
@@ -60,6 +58,7 @@ struct CellRow {
     lobby_image: Option<String>,
     match_image: Option<String>,
     state: String,
+    has_matchmaker: bool,
     failure: Option<String>,
     retry_in_ms: i64,
 }
@@ -85,7 +84,7 @@ struct SeatRow {
     is_dismissed: bool,
 }
 
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     Ok(serde_json::from_str(text).map_err(|cause| anyhow::anyhow!("a stored document is damaged: {cause}"))?)
 }
 
@@ -100,7 +99,7 @@ fn qualifier(text: &str) -> RuntimeQualifier {
 async fn find(tx: &mut Tx, deployment: DeploymentId) -> Result<Option<CellRow>> {
     Ok(sqlx::query_as(
         "select tenant_id, project_id, stage_id, version_id, matchmaker_id, version_config::text, config::text, lobby_image, match_image, \
-         state, failure, greatest(0, extract(epoch from retry_at - now()) * 1000)::bigint as retry_in_ms \
+         state, has_matchmaker, failure, greatest(0, extract(epoch from retry_at - now()) * 1000)::bigint as retry_in_ms \
          from cell where deployment_id = $1 for update",
     )
     .bind(deployment)
@@ -115,7 +114,11 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
         return Ok(None);
     };
     let version: VersionConfig = parse(&row.version_config)?;
-    let config: DeploymentConfig = parse(&row.config)?;
+    let mut config: DeploymentConfig = parse(&row.config)?;
+    if !row.has_matchmaker {
+        config.matchmaker.max_matches = 0;
+        config.matchmaker.modes.clear();
+    }
     let venues: Vec<VenueRow> = sqlx::query_as(
         "select id, qualifier, mode, state, reason, progress, greatest(0, extract(epoch from now() - empty_since) * 1000)::bigint as empty_for_ms \
          from venue where deployment_id = $1 order by id",
@@ -291,7 +294,7 @@ async fn stamp_empty(tx: &mut Tx, venue: MatchId, client: ClientId) -> Result<()
     Ok(())
 }
 
-async fn create_venue(
+pub(super) async fn create_venue(
     app: &App,
     tx: &mut Tx,
     deployment: DeploymentId,
@@ -595,6 +598,9 @@ pub async fn request_match(
     client: ClientId,
     mode: &str,
 ) -> Result<std::result::Result<(), String>> {
+    if let Some(message) = maintenance(app, deployment).await? {
+        return Ok(Err(message));
+    }
     let mut tx = app.db.begin(deployment.get()).await?;
     let Some(cell) = find(&mut tx, deployment).await? else {
         return Ok(Err("the deployment is gone".into()));
@@ -602,6 +608,9 @@ pub async fn request_match(
     let version: VersionConfig = parse(&cell.version_config)?;
     if version.mode(mode).is_none() {
         return Ok(Err(format!("there is no mode `{mode}`")));
+    }
+    if !cell.has_matchmaker {
+        return Ok(Err("the deployment has no matchmaker".into()));
     }
     if cell.state != "ACTIVE" {
         return Ok(Err("the deployment takes no more matches".into()));
@@ -621,6 +630,21 @@ pub async fn request_match(
     event::append(&mut tx, Kind::Cell, deployment.get()).await?;
     tx.commit().await?;
     Ok(Ok(()))
+}
+
+/// What players read while the deployment's stage is closed.
+async fn maintenance(app: &App, deployment: DeploymentId) -> Result<Option<String>> {
+    let of: Option<(TenantId, StageId)> = {
+        let mut tx = app.db.begin(deployment.get()).await?;
+        sqlx::query_as("select tenant_id, stage_id from cell where deployment_id = $1")
+            .bind(deployment)
+            .fetch_optional(&mut *tx)
+            .await?
+    };
+    match of {
+        Some((tenant, stage)) => stage::maintenance(app, tenant, stage).await,
+        None => Ok(None),
+    }
 }
 
 /// A match sends a client back to the line for a lobby.
@@ -656,68 +680,4 @@ pub async fn stop_matchmaking(app: &App, deployment: DeploymentId, venue: MatchI
     }
     tx.commit().await?;
     Ok(done.rows_affected() > 0)
-}
-
-pub async fn details(app: &App, deployment: dev::Deployment) -> Result<dev::DeploymentDetails> {
-    let mut tx = app.db.begin(deployment.id.get()).await?;
-    let matchmaker: Option<(MatchmakerId, OffsetDateTime)> =
-        sqlx::query_as("select matchmaker_id, created from cell where deployment_id = $1")
-            .bind(deployment.id)
-            .fetch_optional(&mut *tx)
-            .await?;
-    type Row = (
-        LobbyId,
-        String,
-        Option<String>,
-        String,
-        RuntimeId,
-        Option<String>,
-        OffsetDateTime,
-        i64,
-    );
-    let venues: Vec<Row> = sqlx::query_as(
-        "select id, qualifier, mode, state, runtime_id, coalesce(reason, progress), created, \
-         (select count(*) from seat where venue_id = venue.id) from venue where deployment_id = $1 order by id limit 1000",
-    )
-    .bind(deployment.id)
-    .fetch_all(&mut *tx)
-    .await?;
-    let matchmaker_refs = matchmaker
-        .into_iter()
-        .map(|(id, created)| dev::MatchmakerRefRow {
-            id,
-            created: timestamp(created),
-            matchmaker_id: id,
-        })
-        .collect();
-    let lobby_refs = venues
-        .iter()
-        .filter(|(_, qualifier, _, state, ..)| qualifier == "LOBBY" && state != "GONE")
-        .map(|(id, .., created, _)| dev::LobbyRefRow {
-            id: *id,
-            created: timestamp(*created),
-            lobby_id: *id,
-        })
-        .collect();
-    let venues = venues
-        .into_iter()
-        .map(
-            |(id, qualifier, mode, state, runtime_id, reason, created, players)| dev::VenueStatus {
-                id,
-                qualifier,
-                mode,
-                state,
-                runtime_id,
-                players: u32::try_from(players).unwrap_or(u32::MAX),
-                reason,
-                created: timestamp(created),
-            },
-        )
-        .collect();
-    Ok(dev::DeploymentDetails {
-        deployment,
-        lobby_refs,
-        matchmaker_refs,
-        venues,
-    })
 }

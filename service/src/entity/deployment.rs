@@ -1,19 +1,22 @@
 //! Deployments: a version live on a stage. The newest one of a stage is the one that players get.
 
-use omgservers_protocol::call::Deleted;
+use omgservers_protocol::call::{Deleted, Page, Paging};
 use omgservers_protocol::developer as dev;
 use omgservers_protocol::id::{DeploymentId, MatchmakerId, ProjectId, StageId, TenantId, VersionId};
+use omgservers_protocol::text::Text;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::App;
-use crate::auth::Developer;
-use crate::entity::tenant::{self, On};
-use crate::entity::{alias, cell, timestamp, version};
+use crate::db::Tx;
+use crate::entity::page::Window;
+use crate::entity::permission::{On, Permission, require};
+use crate::entity::{alias, audit, stage, tenant, timestamp, venue, version};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
+use crate::principal::Actor;
 
-pub async fn create(app: &App, by: &Developer, call: dev::DeployVersion) -> Result<dev::CreatedDeployment> {
+pub async fn create(app: &App, by: &Actor, call: dev::DeployVersion) -> Result<dev::CreatedDeployment> {
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
     let named = alias::resolve_project(&mut tx, tenant, &call.project).await?;
@@ -26,19 +29,14 @@ pub async fn create(app: &App, by: &Developer, call: dev::DeployVersion) -> Resu
     image.ok_or_else(|| Error::NoImage {
         version: call.version_id.to_string(),
     })?;
-    let (project, version_config, _, _) = version::find(&mut tx, tenant, call.version_id).await?;
-    let project_of_stage = tenant::project_of_stage(&mut tx, tenant, stage).await?;
-    if project != project_of_stage {
+    let version = version::find(&mut tx, tenant, call.version_id).await?;
+    if version.project != stage::project_of(&mut tx, tenant, stage).await? {
         return Err(Error::OtherProject);
     }
-    tenant::require(&mut tx, by, On::Stage(stage), "DEPLOYMENT_MANAGER").await?;
+    require(&mut tx, by, tenant, On::Stage(stage), Permission::DEPLOYMENT_MANAGER).await?;
     let config = call.config.unwrap_or_default();
-    config.check(&version_config).map_err(Error::Invalid)?;
-    let alive: Option<i32> = sqlx::query_scalar("select 1 from stage where id = $1 and deleted is null for share")
-        .bind(stage)
-        .fetch_optional(&mut *tx)
-        .await?;
-    alive.ok_or_else(|| Error::parent("stage", stage))?;
+    config.check(&version.config).map_err(Error::Invalid)?;
+    stage::alive(&mut tx, tenant, stage).await?;
     let deployment_id: DeploymentId = app.ids.mint();
     sqlx::query(
         "insert into deployment (id, tenant_id, stage_id, version_id, matchmaker_id, config) values ($1, $2, $3, $4, $5, $6::text::json)",
@@ -51,68 +49,141 @@ pub async fn create(app: &App, by: &Developer, call: dev::DeployVersion) -> Resu
     .bind(version::to_text(&config))
     .execute(&mut *tx)
     .await?;
+    let detail = format!("version {} on stage {stage}", call.version_id);
+    audit::note(
+        app,
+        &mut tx,
+        by,
+        "deploy-version",
+        Some(tenant),
+        deployment_id,
+        Some(&detail),
+    )
+    .await?;
     event::append(&mut tx, Kind::Tenant, tenant.get()).await?;
     tx.commit().await?;
     Ok(dev::CreatedDeployment { deployment_id })
 }
 
-pub(super) async fn list(db: &mut PgConnection, tenant: TenantId, stage: StageId) -> Result<Vec<dev::Deployment>> {
+pub async fn list(app: &App, by: &Actor, call: dev::ListDeployments) -> Result<Page<dev::Deployment>> {
+    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let mut tx = app.db.begin(tenant.get()).await?;
+    let named = alias::resolve_project(&mut tx, tenant, &call.project).await?;
+    let stage = alias::resolve_stage(&mut tx, tenant, named, &call.stage).await?;
+    let project = stage::project_of(&mut tx, tenant, stage).await?;
+    require(&mut tx, by, tenant, On::Project(project), Permission::PROJECT_VIEWER).await?;
+    page(&mut tx, tenant, stage, &call.paging).await
+}
+
+/// A page of a stage's living deployments.
+pub(super) async fn page(
+    db: &mut PgConnection,
+    tenant: TenantId,
+    stage: StageId,
+    paging: &Paging,
+) -> Result<Page<dev::Deployment>> {
+    let window = Window::new(paging)?;
     let rows: Vec<(DeploymentId, VersionId, OffsetDateTime)> = sqlx::query_as(
-        "select id, version_id, created from deployment where stage_id = $1 and deleted is null order by id",
+        "select id, version_id, created from deployment \
+         where tenant_id = $1 and stage_id = $2 and deleted is null and id > $3 order by id limit $4",
     )
+    .bind(tenant)
     .bind(stage)
+    .bind(window.after())
+    .bind(window.limit())
     .fetch_all(db)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(id, version_id, created)| dev::Deployment {
+    Ok(window.page(
+        rows,
+        |(id, ..)| id.get(),
+        |(id, version_id, created)| dev::Deployment {
             id,
             tenant_id: tenant,
             stage_id: stage,
             version_id,
             created: timestamp(created),
-        })
-        .collect())
+        },
+    ))
 }
 
-async fn find(
-    db: &mut PgConnection,
-    tenant: TenantId,
-    id: DeploymentId,
-) -> Result<(StageId, VersionId, OffsetDateTime)> {
-    sqlx::query_as("select stage_id, version_id, created from deployment where tenant_id = $1 and id = $2")
-        .bind(tenant)
-        .bind(id)
-        .fetch_optional(db)
-        .await?
-        .ok_or_else(|| Error::not_found("deployment", id))
-}
-
-pub async fn details(app: &App, by: &Developer, call: dev::GetDeploymentDetails) -> Result<dev::DeploymentDetails> {
-    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
-    let id = call.deployment_id;
-    let (stage_id, version_id, created) = {
-        let mut tx = app.db.begin(tenant.get()).await?;
-        let found = find(&mut tx, tenant, id).await?;
-        let project = tenant::project_of_stage(&mut tx, tenant, found.0).await?;
-        tenant::require(&mut tx, by, On::Project(project), "PROJECT_VIEWER").await?;
-        found
-    };
-    let deployment = dev::Deployment {
+/// A deployment of the tenant, deleted or not.
+async fn find(db: &mut PgConnection, tenant: TenantId, id: DeploymentId) -> Result<dev::Deployment> {
+    let row: Option<(StageId, VersionId, OffsetDateTime)> =
+        sqlx::query_as("select stage_id, version_id, created from deployment where tenant_id = $1 and id = $2")
+            .bind(tenant)
+            .bind(id)
+            .fetch_optional(db)
+            .await?;
+    let (stage_id, version_id, created) = row.ok_or_else(|| Error::not_found("deployment", id))?;
+    Ok(dev::Deployment {
         id,
         tenant_id: tenant,
         stage_id,
         version_id,
         created: timestamp(created),
-    };
-    cell::details(app, deployment).await
+    })
 }
 
-pub async fn delete(app: &App, by: &Developer, call: dev::DeleteDeployment) -> Result<Deleted> {
-    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+/// The deployment that is named, deleted or not, for somebody who may look at it.
+pub(super) async fn for_viewer(app: &App, by: &Actor, tenant: &Text, id: DeploymentId) -> Result<dev::Deployment> {
+    let tenant = alias::resolve_tenant(app, tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
-    let (stage, ..) = find(&mut tx, tenant, call.id).await?;
-    tenant::require(&mut tx, by, On::Stage(stage), "DEPLOYMENT_MANAGER").await?;
+    let found = find(&mut tx, tenant, id).await?;
+    let project = stage::project_of(&mut tx, tenant, found.stage_id).await?;
+    require(&mut tx, by, tenant, On::Project(project), Permission::PROJECT_VIEWER).await?;
+    Ok(found)
+}
+
+/// The deployment of the tenant, deleted or not, for somebody who may change it; in a transaction of the tenant's shard.
+pub(super) async fn for_deployer(
+    app: &App,
+    by: &Actor,
+    tenant: TenantId,
+    id: DeploymentId,
+) -> Result<(Tx, dev::Deployment)> {
+    let mut tx = app.db.begin(tenant.get()).await?;
+    let found = find(&mut tx, tenant, id).await?;
+    require(
+        &mut tx,
+        by,
+        tenant,
+        On::Stage(found.stage_id),
+        Permission::DEPLOYMENT_MANAGER,
+    )
+    .await?;
+    Ok((tx, found))
+}
+
+/// Refuses a deployment that is gone or on its way out.
+pub(super) async fn alive(db: &mut PgConnection, tenant: TenantId, id: DeploymentId) -> Result<()> {
+    let alive: Option<i32> =
+        sqlx::query_scalar("select 1 from deployment where tenant_id = $1 and id = $2 and deleted is null for share")
+            .bind(tenant)
+            .bind(id)
+            .fetch_optional(db)
+            .await?;
+    alive.map(|_| ()).ok_or_else(|| Error::parent("deployment", id))
+}
+
+pub async fn details(app: &App, by: &Actor, call: dev::GetDeploymentDetails) -> Result<dev::DeploymentDetails> {
+    venue::details(app, for_viewer(app, by, &call.tenant, call.deployment_id).await?).await
+}
+
+pub async fn config(app: &App, by: &Actor, call: dev::GetDeploymentConfig) -> Result<dev::ReadDeploymentConfig> {
+    let found = for_viewer(app, by, &call.tenant, call.deployment_id).await?;
+    let mut tx = app.db.begin(found.tenant_id.get()).await?;
+    let config: String = sqlx::query_scalar("select config::text from deployment where id = $1")
+        .bind(found.id)
+        .fetch_one(&mut *tx)
+        .await?;
+    let config = serde_json::from_str(&config)
+        .map_err(|cause| anyhow::anyhow!("config of deployment `{}`: {cause}", found.id))?;
+    Ok(dev::ReadDeploymentConfig { config })
+}
+
+pub async fn delete(app: &App, by: &Actor, call: dev::DeleteDeployment) -> Result<Deleted> {
+    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let (mut tx, _) = for_deployer(app, by, tenant, call.id).await?;
     let done = sqlx::query(
         "update deployment set deleted = coalesce(deleted, now()), draining = false \
          where tenant_id = $1 and id = $2 and (deleted is null or draining)",
@@ -121,7 +192,7 @@ pub async fn delete(app: &App, by: &Developer, call: dev::DeleteDeployment) -> R
     .bind(call.id)
     .execute(&mut *tx)
     .await?;
-    tenant::finish_delete(tx, tenant, done.rows_affected()).await
+    tenant::finish_delete(app, tx, by, tenant, "delete-deployment", call.id, done.rows_affected()).await
 }
 
 /// What a new client needs to know of the deployment that it goes to.
@@ -132,6 +203,8 @@ pub struct Target {
     pub version: VersionId,
     pub version_created: OffsetDateTime,
     pub matchmaker: MatchmakerId,
+    /// The tenant's quota of players.
+    pub players_max: Option<u32>,
 }
 
 /// The newest deployment of the stage.
@@ -140,18 +213,31 @@ pub async fn newest(app: &App, call: &omgservers_protocol::player::CreateClient)
     let mut tx = app.db.begin(tenant.get()).await?;
     let project = alias::resolve_project(&mut tx, tenant, &call.project).await?;
     let stage = alias::resolve_stage(&mut tx, tenant, project, &call.stage).await?;
-    let row: Option<(DeploymentId, VersionId, OffsetDateTime, MatchmakerId)> = sqlx::query_as(
-        "select deployment.id, version.id, version.created, deployment.matchmaker_id \
-         from deployment join version on version.id = deployment.version_id \
+    type Row = (
+        DeploymentId,
+        VersionId,
+        OffsetDateTime,
+        MatchmakerId,
+        Option<String>,
+        Option<i32>,
+    );
+    let row: Option<Row> = sqlx::query_as(
+        "select deployment.id, version.id, version.created, deployment.matchmaker_id, stage.maintenance, tenant.quota_players \
+         from deployment join version on version.id = deployment.version_id join stage on stage.id = deployment.stage_id \
+         join tenant on tenant.id = deployment.tenant_id \
          where deployment.tenant_id = $1 and stage_id = $2 and deployment.deleted is null order by deployment.id desc limit 1",
     )
     .bind(tenant)
     .bind(stage)
     .fetch_optional(&mut *tx)
     .await?;
-    let (deployment, version, version_created, matchmaker) = row.ok_or_else(|| Error::NothingDeployed {
-        stage: call.stage.to_string(),
-    })?;
+    let (deployment, version, version_created, matchmaker, maintenance, players_max) =
+        row.ok_or_else(|| Error::NothingDeployed {
+            stage: call.stage.to_string(),
+        })?;
+    if let Some(message) = maintenance {
+        return Err(Error::InMaintenance(message));
+    }
     Ok(Target {
         tenant,
         stage,
@@ -159,6 +245,7 @@ pub async fn newest(app: &App, call: &omgservers_protocol::player::CreateClient)
         version,
         version_created,
         matchmaker,
+        players_max: players_max.and_then(|max| u32::try_from(max).ok()),
     })
 }
 
@@ -176,36 +263,20 @@ pub struct Unsynced {
     pub state: &'static str,
 }
 
-/// Carries a deletion down to whatever hangs on the deleted thing, and retires all but the newest deployment of each
-/// stage. Says which deployments must hear of it, a bounded number at a time.
-pub async fn cascade(app: &App, tenant: TenantId) -> Result<(Vec<Unsynced>, bool)> {
+/// Deployments that hear in one round.
+const UNSYNCED_MAX: i64 = 100;
+
+/// Retires all but the newest deployment of each stage, and says which deployments must hear what became of them, a
+/// bounded number at a time. Whether there are more is said too.
+pub async fn unsynced(app: &App, tenant: TenantId) -> Result<(Vec<Unsynced>, bool)> {
     let mut tx = app.db.begin(tenant.get()).await?;
-    for statement in [
-        "update project set deleted = now() from tenant where project.tenant_id = $1 and project.deleted is null \
-         and tenant.id = project.tenant_id and tenant.deleted is not null",
-        "update stage set deleted = now() from project where stage.tenant_id = $1 and stage.deleted is null \
-         and project.id = stage.project_id and project.deleted is not null",
-        "update version set deleted = now() from project where version.tenant_id = $1 and version.deleted is null \
-         and project.id = version.project_id and project.deleted is not null",
-        "update deployment set deleted = coalesce(deployment.deleted, now()), draining = false from stage \
-         where deployment.tenant_id = $1 and (deployment.deleted is null or deployment.draining) \
-         and stage.id = deployment.stage_id and stage.deleted is not null",
+    sqlx::query(
         "update deployment set deleted = now(), draining = true where tenant_id = $1 and deleted is null \
          and exists (select 1 from deployment newer where newer.stage_id = deployment.stage_id and newer.id > deployment.id and newer.deleted is null)",
-        "delete from tenant_permission using tenant where tenant_id = $1 and tenant.id = tenant_id and tenant.deleted is not null",
-        "delete from project_permission using project where project_permission.tenant_id = $1 and project.id = project_id and project.deleted is not null",
-        "delete from stage_permission using stage where stage_permission.tenant_id = $1 and stage.id = stage_id and stage.deleted is not null",
-        "delete from image using version where image.tenant_id = $1 and version.id = image.version_id and version.deleted is not null",
-        "delete from alias using project where shard_key = $1 and qualifier = 'PROJECT' and project.id = entity_id and project.deleted is not null",
-        "delete from alias using stage where shard_key = $1 and qualifier = 'STAGE' and stage.id = entity_id and stage.deleted is not null",
-    ] {
-        sqlx::query(statement).bind(tenant).execute(&mut *tx).await?;
-    }
-    let tenant_deleted: bool =
-        sqlx::query_scalar("select coalesce((select deleted is not null from tenant where id = $1), true)")
-            .bind(tenant)
-            .fetch_one(&mut *tx)
-            .await?;
+    )
+    .bind(tenant)
+    .execute(&mut *tx)
+    .await?;
     type Row = (
         DeploymentId,
         ProjectId,
@@ -216,18 +287,20 @@ pub async fn cascade(app: &App, tenant: TenantId) -> Result<(Vec<Unsynced>, bool
         String,
         String,
     );
+    // The condition is that of an index, word by word: the history of a tenant is not read.
     let rows: Vec<Row> = sqlx::query_as(
-        "select id, project_id, stage_id, version_id, matchmaker_id, version_config, config, desired from ( \
-           select deployment.id, stage.project_id, stage_id, version_id, matchmaker_id, version.config::text as version_config, \
-             deployment.config::text as config, cell_state, \
-             case when deployment.deleted is null then 'ACTIVE' when draining then 'DRAINING' else 'CLOSING' end as desired \
-           from deployment join stage on stage.id = deployment.stage_id join version on version.id = version_id \
-           where deployment.tenant_id = $1) as deployment \
-         where cell_state <> desired order by id limit 100",
+        "select deployment.id, stage.project_id, stage_id, version_id, matchmaker_id, version.config::text, deployment.config::text, \
+           case when deployment.deleted is null then 'ACTIVE' when draining then 'DRAINING' else 'CLOSING' end \
+         from deployment join stage on stage.id = deployment.stage_id join version on version.id = version_id \
+         where deployment.tenant_id = $1 \
+           and cell_state <> case when deployment.deleted is null then 'ACTIVE' when draining then 'DRAINING' else 'CLOSING' end \
+         order by deployment.id limit $2",
     )
     .bind(tenant)
+    .bind(UNSYNCED_MAX)
     .fetch_all(&mut *tx)
     .await?;
+    let more = i64::try_from(rows.len()).unwrap_or(i64::MAX) == UNSYNCED_MAX;
     let mut unsynced = Vec::with_capacity(rows.len());
     for (id, project, stage, version, matchmaker, version_config, config, desired) in rows {
         let (lobby_image, match_image) = version::images(&mut tx, version).await?;
@@ -250,25 +323,20 @@ pub async fn cascade(app: &App, tenant: TenantId) -> Result<(Vec<Unsynced>, bool
         });
     }
     tx.commit().await?;
-    if tenant_deleted {
-        let mut tx = app.db.begin(alias::Scope::Tenant.key()).await?;
-        sqlx::query("delete from alias where qualifier = 'TENANT' and shard_key = 0 and entity_id = $1")
-            .bind(tenant)
-            .execute(&mut *tx)
-            .await?;
-        tx.commit().await?;
-    }
-    let more = unsynced.len() == 100;
     Ok((unsynced, more))
 }
 
-/// The cell has heard.
-pub async fn synced(app: &App, tenant: TenantId, id: DeploymentId, state: &'static str) -> Result<()> {
+/// The cells have heard, unless something changed again meanwhile.
+pub async fn synced(app: &App, tenant: TenantId, deployments: &[Unsynced]) -> Result<()> {
     let mut tx = app.db.begin(tenant.get()).await?;
-    sqlx::query("update deployment set cell_state = $2 where id = $1")
-        .bind(id)
-        .bind(state)
-        .execute(&mut *tx)
-        .await?;
+    let (ids, states): (Vec<DeploymentId>, Vec<&str>) = deployments.iter().map(|one| (one.id, one.state)).unzip();
+    sqlx::query(
+        "update deployment set cell_state = heard.state from unnest($1::bigint[], $2::text[]) as heard (id, state) \
+         where deployment.id = heard.id",
+    )
+    .bind(ids)
+    .bind(states)
+    .execute(&mut *tx)
+    .await?;
     tx.commit().await
 }

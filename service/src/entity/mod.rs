@@ -2,15 +2,37 @@
 
 pub mod account;
 pub mod alias;
+pub mod api_key;
+pub mod audit;
 pub mod cell;
 pub mod client;
 pub mod deployment;
+pub mod files;
+pub mod local_run;
+pub mod page;
+pub mod permission;
 pub mod pool;
+pub mod project;
+pub mod quota;
 pub mod runtime;
+pub mod stage;
 pub mod tenant;
+pub mod tombstone;
+pub mod venue;
 pub mod version;
 
+use omgservers_protocol::call::Paging;
 use time::OffsetDateTime;
+
+/// So many children of each kind are shown among the details of something; lists show all.
+const DETAILS_MAX: u32 = 500;
+
+fn details_page() -> Paging {
+    Paging {
+        page_size: Some(DETAILS_MAX),
+        page_token: None,
+    }
+}
 
 /// `2025-01-23T10:20:30.123Z`; the fraction is left out when it is zero.
 pub fn timestamp(at: OffsetDateTime) -> String {

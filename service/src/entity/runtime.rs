@@ -2,8 +2,8 @@
 
 use omgservers_protocol::Json;
 use omgservers_protocol::id::{
-    ClientId, CommandId, DeploymentId, HostId, MatchId, PoolId, ProjectId, RuntimeId, StageId, TenantId, UserId,
-    VersionId,
+    ClientId, CommandId, DeploymentId, HostId, LocalRunId, MatchId, PoolId, ProjectId, RuntimeId, StageId, TenantId,
+    UserId, VersionId,
 };
 use omgservers_protocol::message::{AddClient, AddMatchClient, DeleteClient, HandleMessage, Init, ToRuntime};
 use omgservers_protocol::runtime::RuntimeTokens;
@@ -15,7 +15,7 @@ use crate::App;
 use crate::auth;
 use crate::db::{Shard, Tx};
 use crate::entity::cell::{SeatView, WantedRuntime};
-use crate::entity::{timestamp, version};
+use crate::entity::{stage, timestamp, version};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
 use crate::wake::News;
@@ -132,6 +132,8 @@ pub struct RuntimeView {
     pub attempts: i32,
     pub pool_id: Option<PoolId>,
     pub host_id: Option<HostId>,
+    /// Set when it runs on a developer's machine.
+    pub run_id: Option<LocalRunId>,
     pub is_deleted: bool,
 }
 
@@ -145,7 +147,7 @@ pub async fn view(app: &App, id: RuntimeId) -> Result<Option<RuntimeView>> {
     let mut tx = app.db.begin(id.get()).await?;
     Ok(sqlx::query_as(
         "select id, tenant_id, project_id, stage_id, version_id, deployment_id, venue_id, qualifier, image, cpu_limit, memory_limit, \
-         state, reason, generation, attempts, pool_id, host_id, deleted is not null as is_deleted from runtime where id = $1",
+         state, reason, generation, attempts, pool_id, host_id, run_id, deleted is not null as is_deleted from runtime where id = $1",
     )
     .bind(id)
     .fetch_optional(&mut *tx)
@@ -162,6 +164,40 @@ pub async fn placed(app: &App, id: RuntimeId, pool: PoolId, host: HostId) -> Res
         .execute(&mut *tx)
         .await?;
     tx.commit().await
+}
+
+/// A developer's machine takes it.
+pub async fn placed_locally(app: &App, id: RuntimeId, run: LocalRunId) -> Result<()> {
+    let mut tx = app.db.begin(id.get()).await?;
+    sqlx::query(
+        "update runtime set state = 'PLACED', run_id = $2 where id = $1 and state = 'WANTED' and deleted is null",
+    )
+    .bind(id)
+    .bind(run)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    app.db.tell(News::LocalRun(run));
+    Ok(())
+}
+
+/// What a start finds in its environment: the stage's variables, and the platform's own, which win.
+pub async fn environment(
+    app: &App,
+    view: &RuntimeView,
+    password: String,
+    service_url: &str,
+) -> Result<Vec<(String, String)>> {
+    let mut variables = stage::environment(app, view.tenant_id, view.stage_id).await?;
+    let own = [
+        ("OMGSERVERS_RUNTIME_ID", view.id.to_string()),
+        ("OMGSERVERS_PASSWORD", password),
+        ("OMGSERVERS_RUNTIME_QUALIFIER", view.qualifier.clone()),
+        ("OMGSERVERS_QUALIFIER", view.qualifier.clone()),
+        ("OMGSERVERS_SERVICE_URL", service_url.to_owned()),
+    ];
+    variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    Ok(variables)
 }
 
 /// A start begins: a new generation with a new password, of which only the hash is kept.

@@ -1,6 +1,7 @@
 //! Which host takes a runtime.
 
-use omgservers_protocol::id::{DeploymentId, HostId, RuntimeId};
+use omgservers_protocol::audit::Quotas;
+use omgservers_protocol::id::{DeploymentId, HostId, RuntimeId, TenantId};
 
 /// A host and what is still free on it.
 #[derive(Debug, Clone)]
@@ -19,9 +20,39 @@ pub struct Host {
 #[derive(Debug, Clone)]
 pub struct Demand {
     pub runtime: RuntimeId,
+    pub tenant: TenantId,
     pub deployment: DeploymentId,
     pub cpu: i64,
     pub memory: i64,
+}
+
+/// What a tenant has placed already.
+#[derive(Debug, Clone, Default)]
+pub struct Used {
+    runtimes: i64,
+    cpu: i64,
+    memory: i64,
+}
+
+impl Used {
+    pub fn add(&mut self, cpu: i64, memory: i64) {
+        self.runtimes += 1;
+        self.cpu += cpu;
+        self.memory += memory;
+    }
+}
+
+/// Why the tenant may not have one more such runtime, if so.
+pub fn over_quota(quotas: &Quotas, used: &Used, demand: &Demand) -> Option<String> {
+    let over = |quota: Option<u32>, wanted: i64| quota.filter(|quota| wanted > i64::from(*quota));
+    if let Some(quota) = over(quotas.runtimes, used.runtimes + 1) {
+        return Some(format!("the studio's quota of {quota} game servers is used up"));
+    }
+    if let Some(quota) = over(quotas.cpu, used.cpu + demand.cpu) {
+        return Some(format!("the studio's quota of {quota} hundredths of a core is used up"));
+    }
+    let quota = over(quotas.memory, used.memory + demand.memory)?;
+    Some(format!("the studio's quota of {quota} MB of memory is used up"))
 }
 
 /// Smaller is better, compared field by field from the top.
@@ -65,6 +96,7 @@ mod tests {
     fn check(hosts: &[Host], expected: Option<i64>) {
         let demand = Demand {
             runtime: RuntimeId(1),
+            tenant: TenantId(1),
             deployment: DeploymentId(1),
             cpu: 100,
             memory: 500,
@@ -76,6 +108,31 @@ mod tests {
     fn the_emptiest_host_without_siblings_is_taken() {
         check(&[host(1, 100, 0), host(2, 300, 0), host(3, 900, 1)], Some(2));
         check(&[host(2, 300, 0), host(1, 300, 0)], Some(1));
+    }
+
+    #[test]
+    fn a_quota_is_used_to_its_last_unit_and_no_further() {
+        let mut used = Used::default();
+        used.add(100, 500);
+        let demand = Demand {
+            runtime: RuntimeId(1),
+            tenant: TenantId(1),
+            deployment: DeploymentId(1),
+            cpu: 100,
+            memory: 500,
+        };
+        let over = |runtimes, cpu, memory| {
+            let quotas = Quotas {
+                runtimes,
+                cpu,
+                memory,
+                players: Some(0),
+            };
+            over_quota(&quotas, &used, &demand).is_some()
+        };
+        assert!(!over(None, None, None) && !over(Some(2), Some(200), Some(1_000)));
+        assert!(over(Some(1), None, None) && over(None, Some(199), None) && over(None, None, Some(999)));
+        assert!(over(Some(0), None, None));
     }
 
     #[test]

@@ -47,6 +47,10 @@ impl Hosts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn settings(&self) -> &HostSettings {
+        &self.settings
+    }
+
     pub fn pool(&self) -> Option<PoolId> {
         self.known().pool
     }

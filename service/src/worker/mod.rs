@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use omgservers_protocol::id::{ClientId, DeploymentId, MatchId, RuntimeId, TenantId};
+use omgservers_protocol::id::{ApiKeyId, ClientId, DeploymentId, LocalRunId, MatchId, RuntimeId, TenantId, UserId};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 pub use hosts::Hosts;
 
 use crate::App;
+use crate::entity::{account, api_key, local_run};
 use crate::error::Result;
 use crate::event::Kind;
 use crate::wake::Job;
@@ -38,6 +39,8 @@ pub fn start(app: &App, jobs: mpsc::Receiver<Job>, stop: &CancellationToken, tas
     tasks.spawn(take_jobs(app.clone(), jobs, stop.clone(), tasks.clone()));
     tasks.spawn(sweep::run(app.clone(), stop.clone()));
     tasks.spawn(sweep::flush_activity(app.clone(), stop.clone()));
+    tasks.spawn(sweep::purge(app.clone(), stop.clone()));
+    tasks.spawn(sweep::count_usage(app.clone(), stop.clone()));
     tasks.spawn(hosts::run(app.clone(), stop.clone(), tasks.clone()));
 }
 
@@ -139,6 +142,11 @@ async fn handle(app: &App, job: Job) -> Result<Again> {
         Kind::Outgoing => place::outgoing(app, ClientId(job.key)).await,
         Kind::Venue => run::venue(app, job.shard, MatchId(job.key)).await,
         Kind::Runtime => run::runtime(app, RuntimeId(job.key)).await,
+        Kind::Account => account::changed(app, UserId(job.key)).await.map(|()| None),
+        Kind::ApiKey => api_key::changed(app, job.shard, ApiKeyId(job.key)).await.map(|()| None),
+        Kind::LocalRun => local_run::ended(app, job.shard, LocalRunId(job.key))
+            .await
+            .map(|()| None),
     }
 }
 

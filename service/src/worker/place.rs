@@ -8,7 +8,7 @@ use super::Again;
 use crate::App;
 use crate::db::Shard;
 use crate::entity::client::Moved;
-use crate::entity::{cell, client, deployment, runtime};
+use crate::entity::{cell, client, deployment, runtime, tombstone};
 use crate::error::{Error, Result};
 
 /// How often a new client asks for a deployment that was made a moment ago.
@@ -16,12 +16,13 @@ const CELL_WAIT: Duration = Duration::from_millis(100);
 
 /// Something of a tenant was deleted or deployed.
 pub(super) async fn tenant(app: &App, id: TenantId) -> Result<Again> {
+    tombstone::cascade(app, id).await?;
     loop {
-        let (unsynced, more) = deployment::cascade(app, id).await?;
+        let (unsynced, more) = deployment::unsynced(app, id).await?;
         for deployment in &unsynced {
             cell::sync(app, id, deployment).await?;
-            deployment::synced(app, id, deployment.id, deployment.state).await?;
         }
+        deployment::synced(app, id, &unsynced).await?;
         if !more {
             return Ok(None);
         }

@@ -9,8 +9,9 @@ use super::Again;
 use crate::App;
 use crate::db::Shard;
 use crate::entity::cell::{self, RuntimeNews};
-use crate::entity::pool;
+use crate::entity::pool::{self, Place};
 use crate::entity::runtime::{self, RuntimeView, State};
+use crate::entity::{local_run, quota, version};
 use crate::error::Result;
 use crate::host::{HostError, Progress, RunSpec};
 use crate::plan::placement::Demand;
@@ -64,21 +65,39 @@ pub(super) async fn runtime(app: &App, id: RuntimeId) -> Result<Again> {
 
 /// Finds a host.
 async fn place(app: &App, view: &RuntimeView) -> Result<Again> {
+    if let Some(run) = local_run::place(app, view.tenant_id, view.stage_id, view.id).await? {
+        runtime::placed_locally(app, view.id, run).await?;
+        return Ok(None);
+    }
+    if view.image == version::LOCAL_IMAGE {
+        let reason = RuntimeNews::Progress("waiting for the developer's machine");
+        cell::hear_of_runtime(app, view.deployment_id, view.venue_id, reason).await?;
+        return Ok(Some(NO_HOST_WAIT));
+    }
+    let quotas = quota::of(app, view.tenant_id).await?;
     let demand = Demand {
         runtime: view.id,
+        tenant: view.tenant_id,
         deployment: view.deployment_id,
         cpu: i64::from(view.cpu_limit),
         memory: i64::from(view.memory_limit),
     };
     let pool = app.hosts.pool();
-    let host = match pool {
-        Some(pool) => pool::place(app, pool, &demand, &app.hosts.usable()).await?,
-        None => None,
+    let place = match pool {
+        Some(pool) => pool::place(app, pool, &demand, &quotas, &app.hosts.usable()).await?,
+        None => Place::NoRoom,
     };
-    let (Some(pool), Some(host)) = (pool, host) else {
-        let reason = RuntimeNews::Progress("waiting for room on a host");
-        cell::hear_of_runtime(app, view.deployment_id, view.venue_id, reason).await?;
-        return Ok(Some(NO_HOST_WAIT));
+    let (pool, host) = match (pool, place) {
+        (Some(pool), Place::On(host)) => (pool, host),
+        (_, place) => {
+            let reason = match &place {
+                Place::OverQuota(reason) => reason,
+                _ => "waiting for room on a host",
+            };
+            let news = RuntimeNews::Progress(reason);
+            cell::hear_of_runtime(app, view.deployment_id, view.venue_id, news).await?;
+            return Ok(Some(NO_HOST_WAIT));
+        }
     };
     runtime::placed(app, view.id, pool, host).await?;
     match runtime::view(app, view.id).await? {
@@ -111,15 +130,7 @@ async fn start(app: &App, view: &RuntimeView) -> Result<Again> {
         runtime_id: view.id.get(),
         generation,
         image: view.image.clone(),
-        environment: [
-            ("OMGSERVERS_RUNTIME_ID", view.id.to_string()),
-            ("OMGSERVERS_PASSWORD", password),
-            ("OMGSERVERS_RUNTIME_QUALIFIER", view.qualifier.clone()),
-            ("OMGSERVERS_QUALIFIER", view.qualifier.clone()),
-            ("OMGSERVERS_SERVICE_URL", app.config.runtimes_service_url().to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into(),
+        environment: runtime::environment(app, view, password, app.config.runtimes_service_url()).await?,
         cpu_limit: u32::try_from(view.cpu_limit).unwrap_or(0),
         memory_limit_mb: u32::try_from(view.memory_limit).unwrap_or(0),
         labels: [
@@ -197,6 +208,9 @@ async fn end(app: &App, view: &RuntimeView) -> Result<Again> {
             }
         }
         pool::release(app, pool, view.id).await?;
+    }
+    if let Some(run) = view.run_id {
+        local_run::release(app, view.tenant_id, run, view.id).await?;
     }
     runtime::forget(app, view.id).await?;
     cell::runtime_forgotten(app, view.deployment_id, view.venue_id).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::db::Shard;
-use crate::entity::{client, runtime};
+use crate::entity::{client, local_run, quota, runtime, tombstone};
 use crate::error::Result;
 use crate::event::Kind;
 use crate::wake::Job;
@@ -13,6 +13,8 @@ use crate::{App, activity};
 
 /// Deleted clients are kept so long, so that a player can still fetch the reason.
 const CLIENT_RETENTION_S: i64 = 600;
+/// Longest time between two looks at what was deleted.
+const PURGE_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Jobs found in one look at one shard.
 const FOUND_MAX: i64 = 1_000;
 
@@ -42,6 +44,7 @@ async fn look(app: &App, shard: Shard, up_for: Duration) -> Result<()> {
             .fetch_all(&mut *tx)
             .await?;
     client::purge(&mut tx, CLIENT_RETENTION_S).await?;
+    local_run::expire(&mut tx).await?;
     tx.commit().await?;
     for (kind, key) in found {
         if let Some(kind) = Kind::parse(&kind) {
@@ -76,4 +79,36 @@ pub(super) async fn flush_activity(app: App, stop: CancellationToken) {
         }
     }
     activity::flush(&app).await.ok();
+}
+
+/// Forgets what was deleted long ago.
+pub(super) async fn purge(app: App, stop: CancellationToken) {
+    let interval = app
+        .config
+        .tombstones_retention
+        .clamp(Duration::from_secs(1), PURGE_INTERVAL_MAX);
+    loop {
+        for shard in app.db.shards() {
+            if let Err(cause) = tombstone::purge(&app, shard).await {
+                tracing::warn!(shard = shard.index(), error = %cause, "what was deleted could not be forgotten yet");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+    }
+}
+
+/// Writes down how much is used, once per interval.
+pub(super) async fn count_usage(app: App, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(app.config.usage_interval) => {}
+        }
+        if let Err(cause) = quota::count_usage(&app).await {
+            tracing::warn!(error = %cause, "what is used could not be written down");
+        }
+    }
 }

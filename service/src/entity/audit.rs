@@ -1,0 +1,124 @@
+//! The audit log: who changed what. A record is written in the transaction of the change, so neither is there without the
+//! other.
+
+use omgservers_protocol::audit::AuditRecord;
+use omgservers_protocol::call::{Page, Paging};
+use omgservers_protocol::id::{ApiKeyId, AuditId, TenantId, UserId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use crate::App;
+use crate::db::Tx;
+use crate::entity::page::Window;
+use crate::entity::timestamp;
+use crate::error::Result;
+use crate::principal::Actor;
+
+/// Records deleted at a time when they are old.
+const PURGED_MAX: i64 = 1_000;
+
+/// Writes down that somebody did something. `detail` is never a secret.
+pub async fn note(
+    app: &App,
+    tx: &mut Tx,
+    by: &Actor,
+    operation: &'static str,
+    tenant: Option<TenantId>,
+    target: impl ToString,
+    detail: Option<&str>,
+) -> Result<()> {
+    sqlx::query(
+        "insert into audit (id, user_id, role, api_key_id, operation, tenant_id, target, detail) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(app.ids.mint::<AuditId>())
+    .bind(by.user_id)
+    .bind(by.role.as_str())
+    .bind(by.key.as_ref().map(|key| key.id))
+    .bind(operation)
+    .bind(tenant)
+    .bind(target.to_string())
+    .bind(detail)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: AuditId,
+    created: OffsetDateTime,
+    user_id: UserId,
+    role: String,
+    api_key_id: Option<ApiKeyId>,
+    operation: String,
+    tenant_id: Option<TenantId>,
+    target: Option<String>,
+    detail: Option<String>,
+}
+
+impl From<Row> for AuditRecord {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            created: timestamp(row.created),
+            user_id: row.user_id,
+            role: row.role,
+            api_key_id: row.api_key_id,
+            operation: row.operation,
+            tenant_id: row.tenant_id,
+            target: row.target,
+            detail: row.detail,
+        }
+    }
+}
+
+const COLUMNS: &str = "id, created, user_id, role, api_key_id, operation, tenant_id, target, detail";
+
+/// What was changed in a tenant, the newest first.
+pub async fn of_tenant(tx: &mut Tx, tenant: TenantId, paging: &Paging) -> Result<Page<AuditRecord>> {
+    let window = Window::new(paging)?;
+    let query = sqlx::AssertSqlSafe(format!(
+        "select {COLUMNS} from audit where tenant_id = $1 and id < $2 order by id desc limit $3"
+    ));
+    let rows: Vec<Row> = sqlx::query_as(query)
+        .bind(tenant)
+        .bind(window.before())
+        .bind(window.limit())
+        .fetch_all(&mut **tx)
+        .await?;
+    Ok(window.page(rows, |row| row.id.get(), Into::into))
+}
+
+/// What was changed anywhere, the newest first: a page of every shard, merged.
+pub async fn of_all(app: &App, paging: &Paging) -> Result<Page<AuditRecord>> {
+    let window = Window::new(paging)?;
+    let mut rows: Vec<Row> = Vec::new();
+    for shard in app.db.shards() {
+        let query = sqlx::AssertSqlSafe(format!(
+            "select {COLUMNS} from audit where id < $1 order by id desc limit $2"
+        ));
+        let mut tx = app.db.begin_in(shard).await?;
+        let more: Vec<Row> = sqlx::query_as(query)
+            .bind(window.before())
+            .bind(window.limit())
+            .fetch_all(&mut *tx)
+            .await?;
+        rows.extend(more);
+        rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.id));
+        rows.truncate(usize::try_from(window.limit()).unwrap_or(usize::MAX));
+    }
+    Ok(window.page(rows, |row| row.id.get(), Into::into))
+}
+
+/// Forgets what is older than the installation wants to know.
+pub async fn purge(db: &mut PgConnection, days: u32) -> Result<()> {
+    sqlx::query(
+        "delete from audit where id in (select id from audit where created < now() - $1 * interval '1 day' limit $2)",
+    )
+    .bind(i64::from(days))
+    .bind(PURGED_MAX)
+    .execute(db)
+    .await?;
+    Ok(())
+}

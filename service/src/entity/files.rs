@@ -1,0 +1,121 @@
+//! Archives of a version's files, from which an image is to be built.
+
+use omgservers_protocol::call::Page;
+use omgservers_protocol::developer as dev;
+use omgservers_protocol::id::FilesArchiveId;
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+
+use crate::App;
+use crate::entity::page::Window;
+use crate::entity::permission::{On, Permission, require};
+use crate::entity::{alias, audit, timestamp, version};
+use crate::error::{Error, Result};
+use crate::principal::Actor;
+use crate::zip_check;
+
+/// Whether the caller may upload at all, before the archive is read.
+pub async fn check(app: &App, by: &Actor, call: &dev::UploadFilesArchive) -> Result<()> {
+    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let mut tx = app.db.begin(tenant.get()).await?;
+    let row = version::find(&mut tx, tenant, call.version_id).await?;
+    require(
+        &mut tx,
+        by,
+        tenant,
+        On::Project(row.project),
+        Permission::VERSION_MANAGER,
+    )
+    .await?;
+    if row.is_deleted {
+        return Err(Error::parent("version", call.version_id));
+    }
+    Ok(())
+}
+
+pub async fn create(
+    app: &App,
+    by: &Actor,
+    call: dev::UploadFilesArchive,
+    archive: Vec<u8>,
+) -> Result<dev::UploadedFilesArchive> {
+    check(app, by, &call).await?;
+    let (archive, files) = tokio::task::spawn_blocking(move || {
+        let files = zip_check::check(&archive)?;
+        Ok::<_, String>((archive, files))
+    })
+    .await
+    .map_err(anyhow::Error::from)?
+    .map_err(Error::WrongZip)?;
+    let sha256: String = Sha256::digest(&archive)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let files_archive_id: FilesArchiveId = app.ids.mint();
+    let mut tx = app.db.begin(tenant.get()).await?;
+    version::alive(&mut tx, tenant, call.version_id).await?;
+    sqlx::query(
+        "insert into files_archive (id, tenant_id, version_id, archive, bytes, files, sha256) values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(files_archive_id)
+    .bind(tenant)
+    .bind(call.version_id)
+    .bind(&archive)
+    .bind(i64::try_from(archive.len()).unwrap_or(i64::MAX))
+    .bind(i32::try_from(files).unwrap_or(i32::MAX))
+    .bind(&sha256)
+    .execute(&mut *tx)
+    .await?;
+    let (operation, detail) = ("upload-files-archive", format!("sha256 {sha256}"));
+    audit::note(
+        app,
+        &mut tx,
+        by,
+        operation,
+        Some(tenant),
+        call.version_id,
+        Some(&detail),
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(dev::UploadedFilesArchive { files_archive_id })
+}
+
+pub async fn list(app: &App, by: &Actor, call: dev::ListFilesArchives) -> Result<Page<dev::FilesArchive>> {
+    let window = Window::new(&call.paging)?;
+    let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let mut tx = app.db.begin(tenant.get()).await?;
+    let row = version::find(&mut tx, tenant, call.version_id).await?;
+    require(
+        &mut tx,
+        by,
+        tenant,
+        On::Project(row.project),
+        Permission::PROJECT_VIEWER,
+    )
+    .await?;
+    let rows: Vec<(FilesArchiveId, OffsetDateTime, i64, i32, String)> = sqlx::query_as(
+        "select id, created, bytes, files, sha256 from files_archive \
+         where tenant_id = $1 and version_id = $2 and id > $3 order by id limit $4",
+    )
+    .bind(tenant)
+    .bind(call.version_id)
+    .bind(window.after())
+    .bind(window.limit())
+    .fetch_all(&mut *tx)
+    .await?;
+    Ok(window.page(
+        rows,
+        |(id, ..)| id.get(),
+        |(id, created, bytes, files, sha256)| dev::FilesArchive {
+            id,
+            tenant_id: tenant,
+            version_id: call.version_id,
+            created: timestamp(created),
+            bytes,
+            files,
+            sha256,
+        },
+    ))
+}
