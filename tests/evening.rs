@@ -56,6 +56,9 @@ impl Guest {
             }
             Event::Message(message) => {
                 let message: Value = serde_json::from_str(message.get()).expect("the lobby speaks JSON");
+                if let Some(error) = message["error"].as_str() {
+                    self.statuses.push(error.to_owned());
+                }
                 if let Some(players) = message["lobby"]["players"].as_array() {
                     self.lobby = players
                         .iter()
@@ -96,6 +99,11 @@ impl Guest {
 
     pub(crate) fn is_in(&self, qualifier: RuntimeQualifier) -> bool {
         self.place.is_some_and(|(place, _)| place == qualifier)
+    }
+
+    /// Whether it was told something with these words.
+    pub(crate) fn heard(&self, words: &str) -> bool {
+        self.statuses.iter().any(|status| status.contains(words))
     }
 
     pub(crate) fn sees(&self, names: &[&str]) -> bool {

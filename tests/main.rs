@@ -2,6 +2,7 @@
 
 mod browser;
 mod commands;
+mod control;
 mod docs;
 mod evening;
 mod faults;

@@ -205,6 +205,19 @@ impl Installation {
         self.client().with_token(token)
     }
 
+    /// Everything in a table of all shards, as text.
+    pub async fn dump(&self, table: &str) -> String {
+        let app = self.services[0].app();
+        let mut text = String::new();
+        for shard in app.db.shards() {
+            let mut tx = app.db.begin_in(shard).await.expect("a transaction");
+            let query = sqlx::AssertSqlSafe(format!("select row_to_json({table})::text from {table}"));
+            let rows: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *tx).await.expect("rows");
+            text += &rows.join("\n");
+        }
+        text
+    }
+
     /// A folder for the story's own files; gone with the installation.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()

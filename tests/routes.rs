@@ -412,7 +412,7 @@ async fn ask(url: &str, token: Option<&str>, body: &Value) -> Answer {
 }
 
 /// A zip archive with one file in it.
-fn zip_with_a_file() -> Vec<u8> {
+pub(crate) fn zip_with_a_file() -> Vec<u8> {
     use std::io::Write as _;
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("main.lua", zip::write::SimpleFileOptions::default())

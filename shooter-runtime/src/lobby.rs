@@ -142,13 +142,13 @@ impl Lobby {
         self.wake(now);
     }
 
-    /// The platform could not look for a match.
-    pub fn matchmaking_failed(&mut self, now: Duration, client: ClientId) {
+    /// The platform does not look for a match, and says why.
+    pub fn matchmaking_failed(&mut self, now: Duration, client: ClientId, reason: &str) {
         if let Some(guest) = self.guests.iter_mut().find(|guest| guest.client == client) {
             guest.waiting = None;
             let message = guest.you();
             self.outputs.push_back(Output::Respond { client, message });
-            self.refuse(client, "play", "no match could be looked for, please try again");
+            self.refuse(client, "play", reason);
             self.list_changed = true;
             self.wake(now);
         }

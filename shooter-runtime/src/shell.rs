@@ -79,7 +79,7 @@ fn greet(lobby: &mut Lobby, now: Duration, event: Event) {
         } => {
             warn!(qualifier, reason, "the platform could not carry out a command");
             if let (Some(client), "REQUEST_MATCHMAKING") = (client, qualifier.as_str()) {
-                lobby.matchmaking_failed(now, client);
+                lobby.matchmaking_failed(now, client, &reason);
             }
         }
         _ => {}

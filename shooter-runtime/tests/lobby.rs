@@ -125,7 +125,7 @@ fn who_wants_to_play_is_passed_on_and_shown_as_waiting() {
     let mode = "arena".to_owned();
     assert_eq!(outputs[0], Output::RequestMatchmaking { client: ANN, mode });
     assert_eq!(broadcasts(&outputs)[0]["lobby"]["players"][0]["waiting"], "arena");
-    room.lobby.matchmaking_failed(room.now, ANN);
+    room.lobby.matchmaking_failed(room.now, ANN, "the stage is closed");
     room.pass(1_000);
     let outputs = room.outputs();
     assert_eq!(broadcasts(&outputs)[0]["lobby"]["players"][0]["waiting"], Value::Null);

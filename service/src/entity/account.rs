@@ -173,27 +173,25 @@ pub async fn delete_developer(app: &App, by: &Actor, user: UserId) -> Result<Del
 pub async fn changed(app: &App, user: UserId) -> Result<()> {
     let row: Option<(i64, bool)> = {
         let mut tx = app.db.begin(user.get()).await?;
-        let row = sqlx::query_as("select epoch, deleted is not null from account where id = $1")
+        sqlx::query_as("select epoch, deleted is not null from account where id = $1")
             .bind(user)
             .fetch_optional(&mut *tx)
-            .await?;
-        if let Some((_, true)) = row {
-            sqlx::query("delete from api_key where user_id = $1")
-                .bind(user)
-                .execute(&mut *tx)
-                .await?;
-            tx.commit().await?;
-        }
-        row
+            .await?
     };
     let (epoch, is_deleted) = row.unwrap_or((0, true));
-    if is_deleted {
-        revocation::publish(app, user.get(), revocation::ALL).await?;
-        let mut tx = app.db.begin(Scope::User.key()).await?;
-        alias::forget(&mut tx, Scope::User, user.get()).await?;
-        return tx.commit().await;
+    if !is_deleted {
+        return revocation::publish(app, user.get(), epoch).await;
     }
-    revocation::publish(app, user.get(), epoch).await
+    revocation::publish(app, user.get(), revocation::ALL).await?;
+    let mut tx = app.db.begin(user.get()).await?;
+    sqlx::query("delete from api_key where user_id = $1")
+        .bind(user)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    let mut tx = app.db.begin(Scope::User.key()).await?;
+    alias::forget(&mut tx, Scope::User, user.get()).await?;
+    tx.commit().await
 }
 
 pub async fn exists(app: &App, user: UserId) -> Result<()> {

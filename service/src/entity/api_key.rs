@@ -115,6 +115,8 @@ pub async fn verify(app: &App, key: &str) -> Result<(UserId, Arc<Grant>)> {
     let mut number = || parts.next().and_then(|part| part.parse::<i64>().ok()).ok_or_else(wrong);
     let (user, id) = (UserId(number()?), ApiKeyId(number()?));
     let secret = parts.next().ok_or_else(wrong)?;
+    // A password that changed does not matter, a user who is gone does.
+    app.revocations.check(user.get(), revocation::ALL - 1)?;
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
     let grant = match app.keys.get(&digest) {
         Some(grant) => grant,
@@ -124,8 +126,6 @@ pub async fn verify(app: &App, key: &str) -> Result<(UserId, Arc<Grant>)> {
             grant
         }
     };
-    // A password that changed does not matter, a user who is gone does.
-    app.revocations.check(user.get(), revocation::ALL - 1)?;
     app.revocations.check(id.get(), 0).map_err(|_| wrong())?;
     if grant.expires_ms <= now_ms() {
         return Err(Error::WrongCredentials("the key has expired"));
