@@ -8,5 +8,6 @@ mod evening;
 mod faults;
 mod http;
 mod old_sdks;
+mod openapi;
 mod routes;
 mod wrong_input;

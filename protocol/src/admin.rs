@@ -27,6 +27,7 @@ calls!("admin";
 
 /// Logs in by id or alias.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     pub user: Text,
     pub password: Text,
@@ -34,14 +35,17 @@ pub struct CreateToken {
 
 /// A fresh token for one that is about to expire.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewToken {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct ChangePassword(pub PasswordChange);
 
 /// A new generated password for somebody who lost theirs. Their tokens are refused from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResetPassword {
     /// Id or alias.
     pub user: Text,
@@ -49,33 +53,39 @@ pub struct ResetPassword {
 
 /// A new id from the installation's generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GenerateId {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GeneratedId {
     pub id: crate::id::CommandId,
 }
 
 /// Hashes a text as passwords of people are stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BcryptHash {
     /// At most 72 bytes.
     pub value: Secret,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BcryptedHash {
     pub hash: String,
 }
 
 /// In which shard the entities of a key are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculateShard {
     pub shard_key: ShardKey,
 }
 
 /// Any text; a JSON number is read as its digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum ShardKey {
     Text(String),
@@ -92,6 +102,7 @@ impl ShardKey {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculatedShard {
     pub shard_index: u16,
     /// Where that shard is served: here, since any instance serves any shard.
@@ -100,23 +111,27 @@ pub struct CalculatedShard {
 
 /// Whether a Docker engine answers the service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PingDockerHost {
     pub docker_daemon_uri: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PingedDockerHost {
     pub successful: bool,
     pub from_server: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListShards {
     #[serde(flatten)]
     pub paging: Paging,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Shard {
     pub shard_index: u16,
     /// The number of the configured database, from 0.
@@ -126,6 +141,7 @@ pub struct Shard {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListInstances {
     #[serde(flatten)]
     pub paging: Paging,
@@ -133,6 +149,7 @@ pub struct ListInstances {
 
 /// A process of the service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Instance {
     /// Its part of ids.
     pub instance_id: u16,
@@ -142,6 +159,7 @@ pub struct Instance {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListHosts {
     #[serde(flatten)]
     pub paging: Paging,
@@ -149,6 +167,7 @@ pub struct ListHosts {
 
 /// A machine of the default pool, as configured, and what is placed on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Host {
     pub id: HostId,
     pub docker_daemon_uri: String,
@@ -167,6 +186,7 @@ pub struct Host {
 
 /// Everybody with a password, of one role or of all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListUsers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Text>,
@@ -175,6 +195,7 @@ pub struct ListUsers {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct User {
     pub id: UserId,
     pub role: String,
@@ -185,6 +206,7 @@ pub struct User {
 
 /// The newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListAuditRecords {
     #[serde(flatten)]
     pub paging: Paging,

@@ -7,6 +7,7 @@ use crate::id::{ApiKeyId, AuditId, TenantId, UserId};
 
 /// Something that an operator or developer changed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditRecord {
     pub id: AuditId,
     pub created: Timestamp,
@@ -25,6 +26,7 @@ pub struct AuditRecord {
 
 /// How much a tenant may have at a time. Nothing said is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Quotas {
     /// Lobbies and matches that run.
@@ -39,6 +41,7 @@ pub struct Quotas {
 
 /// How much a tenant has now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InUse {
     pub runtimes: u32,
     pub cpu: u32,
@@ -47,6 +50,7 @@ pub struct InUse {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantQuotas {
     pub quotas: Quotas,
     pub in_use: InUse,
@@ -54,6 +58,7 @@ pub struct TenantQuotas {
 
 /// What a tenant used on one day (UTC), in steps of the installation's interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UsageRecord {
     /// Such as `2026-01-31`.
     pub day: String,

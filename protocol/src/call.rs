@@ -24,6 +24,7 @@ pub(crate) use calls;
 
 /// The reply of an operation without a result, and the body of a request without arguments: `{}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Empty {}
 
 impl From<()> for Empty {
@@ -34,24 +35,28 @@ impl From<()> for Empty {
 
 /// A fresh access token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RawToken {
     pub raw_token: String,
 }
 
 /// Whether there was something to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deleted {
     pub deleted: bool,
 }
 
 /// Whether something was made that was not there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
     pub created: bool,
 }
 
 /// Which part of a list is wanted: nothing said is its beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Paging {
     /// 1 to 500, 50 when it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +75,7 @@ pub struct Page<T> {
 
 /// A new password for the caller. Tokens made with the old one are refused from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PasswordChange {
     pub password: Text,
     pub new_password: Text,

@@ -7,14 +7,17 @@ use crate::id::{LobbyId, MatchId, MatchmakerId};
 
 /// The modes of a game and whatever else its runtimes should know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VersionConfig {
     pub modes: Vec<ModeConfig>,
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub user_data: Option<Json>,
 }
 
 /// One kind of match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModeConfig {
     pub name: String,
     pub min_players: u32,
@@ -24,6 +27,7 @@ pub struct ModeConfig {
 
 /// One side of a match, such as a team.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GroupConfig {
     pub name: String,
     pub min_players: u32,
@@ -91,6 +95,7 @@ impl VersionConfig {
 
 /// How a deployment is run. Everything is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DeploymentConfig {
     /// Lobbies that are kept running, with players or without.
@@ -115,6 +120,7 @@ impl Default for DeploymentConfig {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LobbyConfigOf {
     /// Players in one lobby.
@@ -136,6 +142,7 @@ impl Default for LobbyConfigOf {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct MatchConfigOf {
     pub cpu_limit: u32,
@@ -143,6 +150,7 @@ pub struct MatchConfigOf {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct MatchmakerConfigOf {
     pub max_matches: u32,
@@ -160,6 +168,7 @@ impl Default for MatchmakerConfigOf {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SpareMatches {
     /// Empty matches that are kept ready.
@@ -196,6 +205,7 @@ impl DeploymentConfig {
 
 /// What kind of runtime it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RuntimeQualifier {
     Lobby,
@@ -213,6 +223,7 @@ impl RuntimeQualifier {
 
 /// What a runtime is told about itself; players see it too.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RuntimeConfig {
     pub lobby_config: Option<LobbyRef>,
     pub match_config: Option<MatchRef>,
@@ -220,11 +231,13 @@ pub struct RuntimeConfig {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LobbyRef {
     pub lobby_id: LobbyId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MatchRef {
     pub matchmaker_id: MatchmakerId,
     pub match_id: MatchId,

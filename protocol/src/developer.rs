@@ -66,6 +66,7 @@ calls!("developer";
 
 /// Logs in by id, or by the alias that support gave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     #[serde(alias = "user")]
     pub user_id: Text,
@@ -74,14 +75,17 @@ pub struct CreateToken {
 
 /// A fresh token for one that is about to expire.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewToken {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct ChangePassword(pub PasswordChange);
 
 /// A key for a program that acts for the caller: it may do what the caller may, within its scopes and its tenant or project.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateApiKey {
     pub tenant: Text,
     /// Nothing said: the whole tenant.
@@ -96,6 +100,7 @@ pub struct CreateApiKey {
 
 /// What a key may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Scope {
     /// To look: details, lists, configs.
@@ -123,24 +128,28 @@ impl Scope {
 
 /// The key is shown this once. It is sent like a token: `Authorization: Bearer <api_key>`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedApiKey {
     pub id: ApiKeyId,
     pub api_key: Secret,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteApiKey {
     pub id: ApiKeyId,
 }
 
 /// The caller's own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListApiKeys {
     #[serde(flatten)]
     pub paging: Paging,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiKey {
     pub id: ApiKeyId,
     pub name: String,
@@ -153,18 +162,21 @@ pub struct ApiKey {
 
 /// Those in which the caller may do something.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListTenants {
     #[serde(flatten)]
     pub paging: Paging,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetTenantQuotas {
     pub tenant: Text,
 }
 
 /// The newest day first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListUsage {
     pub tenant: Text,
     #[serde(flatten)]
@@ -173,6 +185,7 @@ pub struct ListUsage {
 
 /// What was changed in the tenant, the newest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListAuditRecords {
     pub tenant: Text,
     #[serde(flatten)]
@@ -181,6 +194,7 @@ pub struct ListAuditRecords {
 
 /// Who may do what with the tenant, or with one of its projects or stages.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListPermissions {
     pub tenant: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +208,7 @@ pub struct ListPermissions {
 
 /// A permission that a user has on a tenant, project or stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PermissionRow {
     pub id: PermissionId,
     pub created: Timestamp,
@@ -202,6 +217,7 @@ pub struct PermissionRow {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListProjects {
     pub tenant: Text,
     #[serde(flatten)]
@@ -209,6 +225,7 @@ pub struct ListProjects {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListStages {
     pub tenant: Text,
     pub project: Text,
@@ -218,6 +235,7 @@ pub struct ListStages {
 
 /// Closes a stage for new players and matches, who read the message, or opens it again. What is played goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetStageMaintenance {
     pub tenant: Text,
     pub project: Text,
@@ -227,6 +245,7 @@ pub struct SetStageMaintenance {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Maintenance {
     pub message: String,
     pub since: Timestamp,
@@ -234,6 +253,7 @@ pub struct Maintenance {
 
 /// An environment variable of the stage's runtimes. It counts for those that start from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetStageVariable {
     pub tenant: Text,
     pub project: Text,
@@ -248,6 +268,7 @@ pub struct SetStageVariable {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteStageVariable {
     pub tenant: Text,
     pub project: Text,
@@ -256,6 +277,7 @@ pub struct DeleteStageVariable {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListStageVariables {
     pub tenant: Text,
     pub project: Text,
@@ -265,6 +287,7 @@ pub struct ListStageVariables {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StageVariable {
     pub name: String,
     /// `null` when it is a secret.
@@ -275,6 +298,7 @@ pub struct StageVariable {
 
 /// From now on the stage's runtimes run where the caller is, as long as the caller keeps asking.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StartLocalRun {
     pub tenant: Text,
     pub project: Text,
@@ -282,12 +306,14 @@ pub struct StartLocalRun {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StartedLocalRun {
     pub run_id: LocalRunId,
 }
 
 /// Says what runs here and asks what should.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InterchangeLocalRun {
     pub tenant: Text,
     pub run_id: LocalRunId,
@@ -307,12 +333,14 @@ pub struct InterchangeLocalRun {
 
 /// One start of a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LocalStart {
     pub runtime_id: RuntimeId,
     pub generation: i64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LocalEnd {
     pub runtime_id: RuntimeId,
     pub generation: i64,
@@ -321,12 +349,14 @@ pub struct LocalEnd {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InterchangedLocalRun {
     /// Everything that should run. What is not in it should end.
     pub runtimes: Vec<LocalRuntime>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LocalRuntime {
     pub runtime_id: RuntimeId,
     pub generation: i64,
@@ -338,22 +368,26 @@ pub struct LocalRuntime {
 
 /// The stage's runtimes go back to the hosts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StopLocalRun {
     pub tenant: Text,
     pub run_id: LocalRunId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetTenantDetails {
     pub tenant: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateProject {
     pub tenant: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateProjectAlias {
     pub tenant: Text,
     pub project_id: ProjectId,
@@ -361,29 +395,34 @@ pub struct CreateProjectAlias {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetProjectDetails {
     pub tenant: Text,
     pub project: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteProject {
     pub tenant: Text,
     pub project: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateStage {
     pub tenant: Text,
     pub project: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedStage {
     pub stage_id: StageId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateStageAlias {
     pub tenant: Text,
     pub stage_id: StageId,
@@ -391,6 +430,7 @@ pub struct CreateStageAlias {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetStageDetails {
     pub tenant: Text,
     pub project: Text,
@@ -398,6 +438,7 @@ pub struct GetStageDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteStage {
     pub tenant: Text,
     pub project: Text,
@@ -405,6 +446,7 @@ pub struct DeleteStage {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateVersion {
     pub tenant: Text,
     pub project: Text,
@@ -412,28 +454,33 @@ pub struct CreateVersion {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedVersion {
     pub version_id: VersionId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetVersionDetails {
     pub tenant: Text,
     pub version_id: VersionId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetVersionConfig {
     pub tenant: Text,
     pub version_id: VersionId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReadVersionConfig {
     pub config: VersionConfig,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListVersions {
     pub tenant: Text,
     pub project: Text,
@@ -443,6 +490,7 @@ pub struct ListVersions {
 
 /// Not JSON but a form (multipart/form-data) with these two fields and the archive as the file part `version.zip`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadFilesArchive {
     pub tenant: Text,
     #[serde(rename = "tenantVersionId")]
@@ -450,11 +498,13 @@ pub struct UploadFilesArchive {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadedFilesArchive {
     pub files_archive_id: FilesArchiveId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListFilesArchives {
     pub tenant: Text,
     pub version_id: VersionId,
@@ -463,6 +513,7 @@ pub struct ListFilesArchives {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FilesArchive {
     pub id: FilesArchiveId,
     pub tenant_id: TenantId,
@@ -475,6 +526,7 @@ pub struct FilesArchive {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListImages {
     pub tenant: Text,
     pub version_id: VersionId,
@@ -483,6 +535,7 @@ pub struct ListImages {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteVersion {
     pub tenant: Text,
     /// Old scripts say `version_id`.
@@ -492,6 +545,7 @@ pub struct DeleteVersion {
 
 /// Names the image of a version: a reference that hosts can pull or hold already, or `file:///…tar` where enabled.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateImage {
     pub tenant: Text,
     pub project: Text,
@@ -502,6 +556,7 @@ pub struct CreateImage {
 
 /// Which runtimes an image is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ImageQualifier {
     Universal,
@@ -520,6 +575,7 @@ impl ImageQualifier {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeployVersion {
     pub tenant: Text,
     pub project: Text,
@@ -530,17 +586,20 @@ pub struct DeployVersion {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedDeployment {
     pub deployment_id: DeploymentId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetDeploymentDetails {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteDeployment {
     pub tenant: Text,
     #[serde(alias = "deployment_id")]
@@ -548,18 +607,21 @@ pub struct DeleteDeployment {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetDeploymentConfig {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReadDeploymentConfig {
     pub config: DeploymentConfig,
 }
 
 /// Those of a stage that are alive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListDeployments {
     pub tenant: Text,
     pub project: Text,
@@ -570,17 +632,20 @@ pub struct ListDeployments {
 
 /// One more lobby, now. It goes again when nobody comes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateLobbyRequest {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteLobby {
     pub lobby_id: LobbyId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListLobbies {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
@@ -590,6 +655,7 @@ pub struct ListLobbies {
 
 /// A deployment has one matchmaker: this makes a new one for a deployment whose matchmaker was deleted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateMatchmakerRequest {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
@@ -597,11 +663,13 @@ pub struct CreateMatchmakerRequest {
 
 /// Ends its matches; their players go back to a lobby.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteMatchmaker {
     pub matchmaker_id: MatchmakerId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListMatches {
     pub tenant: Text,
     pub deployment_id: DeploymentId,
@@ -624,6 +692,7 @@ impl<D> From<D> for Details<D> {
 pub type Timestamp = String;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alias {
     pub id: AliasId,
     pub created: Timestamp,
@@ -633,6 +702,7 @@ pub struct Alias {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantDetails {
     pub tenant: Tenant,
     pub permissions: Vec<TenantPermissionRow>,
@@ -640,6 +710,7 @@ pub struct TenantDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tenant {
     pub id: TenantId,
     pub created: Timestamp,
@@ -647,6 +718,7 @@ pub struct Tenant {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantPermissionRow {
     pub id: PermissionId,
     pub tenant_id: TenantId,
@@ -656,6 +728,7 @@ pub struct TenantPermissionRow {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Project {
     pub id: ProjectId,
     pub tenant_id: TenantId,
@@ -664,6 +737,7 @@ pub struct Project {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProjectDetails {
     pub project: Project,
     pub permissions: Vec<ProjectPermissionRow>,
@@ -672,6 +746,7 @@ pub struct ProjectDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProjectPermissionRow {
     pub id: PermissionId,
     pub tenant_id: TenantId,
@@ -682,6 +757,7 @@ pub struct ProjectPermissionRow {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VersionOfProject {
     pub id: VersionId,
     pub created: Timestamp,
@@ -689,6 +765,7 @@ pub struct VersionOfProject {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stage {
     pub id: StageId,
     pub tenant_id: TenantId,
@@ -698,6 +775,7 @@ pub struct Stage {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StageDetails {
     pub stage: Stage,
     pub permissions: Vec<StagePermissionRow>,
@@ -708,6 +786,7 @@ pub struct StageDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StagePermissionRow {
     pub id: PermissionId,
     pub tenant_id: TenantId,
@@ -718,6 +797,7 @@ pub struct StagePermissionRow {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deployment {
     pub id: DeploymentId,
     pub tenant_id: TenantId,
@@ -727,6 +807,7 @@ pub struct Deployment {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VersionDetails {
     pub version: Version,
     /// Always empty until there is a builder.
@@ -735,6 +816,7 @@ pub struct VersionDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Version {
     pub id: VersionId,
     pub tenant_id: TenantId,
@@ -743,6 +825,7 @@ pub struct Version {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Image {
     pub id: ImageId,
     pub tenant_id: TenantId,
@@ -753,6 +836,7 @@ pub struct Image {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeploymentDetails {
     pub deployment: Deployment,
     pub lobby_refs: Vec<LobbyRefRow>,
@@ -763,6 +847,7 @@ pub struct DeploymentDetails {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LobbyRefRow {
     pub id: LobbyId,
     pub created: Timestamp,
@@ -770,6 +855,7 @@ pub struct LobbyRefRow {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MatchmakerRefRow {
     pub id: MatchmakerId,
     pub created: Timestamp,
@@ -778,6 +864,7 @@ pub struct MatchmakerRefRow {
 
 /// A lobby or a match of a deployment, with the state of its runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VenueStatus {
     pub id: LobbyId,
     pub qualifier: String,

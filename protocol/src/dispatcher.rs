@@ -18,6 +18,7 @@ pub const KEYS_ROUTE: &str = "/service/v1/keys";
 
 /// Logs in by id or alias.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     pub user: Text,
     pub password: Text,
@@ -25,11 +26,13 @@ pub struct CreateToken {
 
 /// In which shard the entities of a key are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculateShard {
     pub shard_key: ShardKey,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculatedShard {
     pub shard_index: u16,
     pub server_uri: String,
@@ -39,6 +42,7 @@ pub struct CalculatedShard {
 
 /// Rooms opened and lost, players joined and left since the last report, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     pub events: Vec<RoomEvent>,
     /// Everybody whose socket is open, so that an open socket counts as activity.
@@ -47,6 +51,7 @@ pub struct Report {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "qualifier", content = "body", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomEvent {
     RoomOpened { runtime_id: RuntimeId },

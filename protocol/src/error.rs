@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// `{"qualifier":"OBJECT_NOT_FOUND","message":"tenant `acme` not found"}`: the first for programs, the second for people.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     pub qualifier: Qualifier,
     #[serde(default)]
@@ -12,6 +13,7 @@ pub struct ErrorBody {
 
 /// What went wrong, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Qualifier {
     WrongRequest,

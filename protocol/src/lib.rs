@@ -13,6 +13,8 @@ pub mod error;
 pub mod id;
 pub mod message;
 pub mod mux;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub mod player;
 pub mod runtime;
 pub mod support;

@@ -20,21 +20,25 @@ calls!("player";
 );
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PingService {
     pub message: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pong {
     pub message: String,
 }
 
 /// Makes an anonymous user.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateUser {}
 
 /// Logs in by id.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     pub user_id: UserId,
     pub password: Text,
@@ -42,14 +46,17 @@ pub struct CreateToken {
 
 /// A fresh token for one that is about to expire.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewToken {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct ChangePassword(pub PasswordChange);
 
 /// "I want to play this game here."
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateClient {
     pub tenant: Text,
     pub project: Text,
@@ -57,15 +64,18 @@ pub struct CreateClient {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedClient {
     pub client_id: ClientId,
 }
 
 /// Sends messages, acknowledges those received, and fetches new ones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interchange {
     pub client_id: ClientId,
     /// Parsed one by one ([`crate::w1::parse_from_player`]), so that a bad one fails alone.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub outgoing_messages: Vec<Json>,
     pub consumed_messages: Vec<MessageId>,
     /// How long the reply may be held until there is something to say, at most 20 000.
@@ -75,17 +85,21 @@ pub struct Interchange {
 
 /// Messages as [`crate::w1::PlayerMessage`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interchanged {
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub incoming_messages: Vec<Json>,
 }
 
 /// A fresh WebSocket token for the runtime that the client is in, after the socket was lost.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewConnection {
     pub client_id: ClientId,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewedConnection {
     pub runtime_id: RuntimeId,
     pub ws_token: String,

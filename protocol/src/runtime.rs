@@ -14,6 +14,7 @@ calls!("runtime";
 
 /// Logs in with the password from the environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     pub runtime_id: RuntimeId,
     pub password: Text,
@@ -21,6 +22,7 @@ pub struct CreateToken {
 
 /// One token for the API, one for the dispatcher.
 #[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RuntimeTokens {
     pub api_token: String,
     pub ws_token: String,
@@ -28,8 +30,10 @@ pub struct RuntimeTokens {
 
 /// Sends commands, acknowledges those received, and fetches new ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interchange {
     /// Parsed one by one ([`crate::w1::parse_from_runtime`]), so that a bad one fails alone.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub outgoing_commands: Vec<Json>,
     pub consumed_commands: Vec<CommandId>,
     /// How long the reply may be held until there is something to say, at most 20 000.
@@ -42,6 +46,8 @@ pub struct Interchange {
 
 /// Commands as [`crate::w1::RuntimeCommand`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interchanged {
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub incoming_commands: Vec<Json>,
 }

@@ -44,6 +44,7 @@ calls!("support";
 
 /// Logs in by id or alias.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     pub user: Text,
     pub password: Text,
@@ -51,32 +52,39 @@ pub struct CreateToken {
 
 /// A fresh token for one that is about to expire.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewToken {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct ChangePassword(pub PasswordChange);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateTenant {}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedTenant {
     pub id: TenantId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateTenantAlias {
     pub tenant_id: TenantId,
     pub alias: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteTenant {
     pub tenant: Text,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListTenants {
     #[serde(flatten)]
     pub paging: Paging,
@@ -84,18 +92,21 @@ pub struct ListTenants {
 
 /// Replaces all quotas of a tenant. What runs already goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetTenantQuotas {
     pub tenant: Text,
     pub quotas: Quotas,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GetTenantQuotas {
     pub tenant: Text,
 }
 
 /// The newest day first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListUsage {
     pub tenant: Text,
     #[serde(flatten)]
@@ -103,18 +114,21 @@ pub struct ListUsage {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateProject {
     pub tenant: Text,
 }
 
 /// A new project comes with its first stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedProject {
     pub project_id: ProjectId,
     pub stage_id: StageId,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateProjectAlias {
     pub tenant: Text,
     pub project_id: ProjectId,
@@ -122,12 +136,14 @@ pub struct CreateProjectAlias {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteProject {
     pub tenant: Text,
     pub project: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListProjects {
     pub tenant: Text,
     #[serde(flatten)]
@@ -135,12 +151,14 @@ pub struct ListProjects {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateStage {
     pub tenant: Text,
     pub project: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateStageAlias {
     pub tenant: Text,
     pub stage_id: StageId,
@@ -148,6 +166,7 @@ pub struct CreateStageAlias {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteStage {
     pub tenant: Text,
     pub project: Text,
@@ -155,6 +174,7 @@ pub struct DeleteStage {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListStages {
     pub tenant: Text,
     pub project: Text,
@@ -163,10 +183,12 @@ pub struct ListStages {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateDeveloper {}
 
 /// A user and the password that is shown this once.
 #[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedUser {
     pub user_id: UserId,
     pub password: String,
@@ -174,6 +196,7 @@ pub struct CreatedUser {
 
 /// A name that the developer can log in by.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateDeveloperAlias {
     #[serde(alias = "developer_user_id")]
     pub user_id: UserId,
@@ -182,23 +205,27 @@ pub struct CreateDeveloperAlias {
 
 /// A new generated password for a developer who lost theirs. Their tokens are refused from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResetDeveloperPassword {
     pub user_id: UserId,
 }
 
 /// Their tokens and keys are refused from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteDeveloper {
     pub user_id: UserId,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListDevelopers {
     #[serde(flatten)]
     pub paging: Paging,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateTenantPermissions {
     pub tenant: Text,
     pub user_id: UserId,
@@ -206,6 +233,7 @@ pub struct CreateTenantPermissions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteTenantPermissions {
     pub tenant: Text,
     pub user_id: UserId,
@@ -213,6 +241,7 @@ pub struct DeleteTenantPermissions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateProjectPermissions {
     pub tenant: Text,
     pub project: Text,
@@ -221,6 +250,7 @@ pub struct CreateProjectPermissions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteProjectPermissions {
     pub tenant: Text,
     pub project: Text,
@@ -229,6 +259,7 @@ pub struct DeleteProjectPermissions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateStagePermissions {
     pub tenant: Text,
     pub project: Text,
@@ -238,6 +269,7 @@ pub struct CreateStagePermissions {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeleteStagePermissions {
     pub tenant: Text,
     pub project: Text,
@@ -260,6 +292,7 @@ pub struct DeletedPermissions<P> {
 
 /// Who may do what with a tenant, or with one of its projects or stages.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListPermissions {
     pub tenant: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +308,7 @@ macro_rules! permissions {
     ($($(#[$doc:meta])* $name:ident { $($permission:ident = $text:literal),* $(,)? })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
         pub enum $name {
             $($permission),*

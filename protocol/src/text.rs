@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize, Serializer};
 /// Not blank and at most 64 characters: a name, an alias, a password. A JSON number is read as its digits, since
 /// scripts pass ids without quotes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "openapi",
+    derive(utoipa::ToSchema),
+    schema(min_length = 1, max_length = 64)
+)]
 pub struct Text(String);
 
 /// The message that a refused [`Text`] puts into the parser's error; the service maps it to its own qualifier.
@@ -81,6 +86,7 @@ impl Visitor<'_> for TextVisitor {
 
 /// A text that is never shown: the value of a variable, a key. How long it may be is for its reader to say.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Secret(String);
 

@@ -4,6 +4,7 @@
 mod admin;
 mod body;
 mod developer;
+mod openapi;
 mod player;
 mod runtime;
 mod support;
@@ -26,11 +27,13 @@ use tower_http::cors::CorsLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::ToSchema;
 
 use crate::App;
 use crate::error::Error;
 
 pub use body::Body;
+pub use openapi::ROUTE as OPENAPI_ROUTE;
 
 /// Largest body of a request.
 pub const BODY_MAX: usize = 10 * 1_024 * 1_024;
@@ -44,14 +47,35 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 struct Routes {
     router: Router<App>,
     addresses: Vec<&'static str>,
+    document: openapi::Document,
 }
 
 impl Routes {
-    fn call<C: Call, H: Handler<T, App>, T: 'static>(mut self, handler: H) -> Self {
+    /// An operation for those who have a token.
+    fn call<C: Call + ToSchema, H: Handler<T, App>, T: 'static>(self, handler: H) -> Self
+    where
+        C::Reply: ToSchema,
+    {
+        self.add::<C, H, T>(false, handler)
+    }
+
+    /// An operation for everybody.
+    fn open<C: Call + ToSchema, H: Handler<T, App>, T: 'static>(self, handler: H) -> Self
+    where
+        C::Reply: ToSchema,
+    {
+        self.add::<C, H, T>(true, handler)
+    }
+
+    fn add<C: Call + ToSchema, H: Handler<T, App>, T: 'static>(mut self, is_open: bool, handler: H) -> Self
+    where
+        C::Reply: ToSchema,
+    {
         // PUT is what the first command-line tool sends.
         let filter = MethodFilter::POST.or(MethodFilter::PUT);
         self.router = self.router.route(C::ROUTE, on(filter, handler).fallback(wrong_method));
         self.addresses.push(C::ROUTE);
+        self.document.add::<C>(is_open);
         self
     }
 }
@@ -60,8 +84,9 @@ fn operations() -> Routes {
     Routes {
         router: Router::new(),
         addresses: Vec::new(),
+        document: openapi::Document::default(),
     }
-    .call::<adm::CreateToken, _, _>(admin::create_token)
+    .open::<adm::CreateToken, _, _>(admin::create_token)
     .call::<adm::RenewToken, _, _>(admin::renew_token)
     .call::<adm::ChangePassword, _, _>(admin::change_password)
     .call::<adm::ResetPassword, _, _>(admin::reset_password)
@@ -74,7 +99,7 @@ fn operations() -> Routes {
     .call::<adm::ListHosts, _, _>(admin::list_hosts)
     .call::<adm::ListUsers, _, _>(admin::list_users)
     .call::<adm::ListAuditRecords, _, _>(admin::list_audit_records)
-    .call::<sup::CreateToken, _, _>(support::create_token)
+    .open::<sup::CreateToken, _, _>(support::create_token)
     .call::<sup::RenewToken, _, _>(support::renew_token)
     .call::<sup::ChangePassword, _, _>(support::change_password)
     .call::<sup::CreateTenant, _, _>(support::create_tenant)
@@ -104,7 +129,7 @@ fn operations() -> Routes {
     .call::<sup::CreateStagePermissions, _, _>(support::create_stage_permissions)
     .call::<sup::DeleteStagePermissions, _, _>(support::delete_stage_permissions)
     .call::<sup::ListPermissions, _, _>(support::list_permissions)
-    .call::<dev::CreateToken, _, _>(developer::create_token)
+    .open::<dev::CreateToken, _, _>(developer::create_token)
     .call::<dev::RenewToken, _, _>(developer::renew_token)
     .call::<dev::ChangePassword, _, _>(developer::change_password)
     .call::<dev::CreateApiKey, _, _>(developer::create_api_key)
@@ -153,17 +178,17 @@ fn operations() -> Routes {
     .call::<dev::CreateMatchmakerRequest, _, _>(developer::create_matchmaker_request)
     .call::<dev::DeleteMatchmaker, _, _>(developer::delete_matchmaker)
     .call::<dev::ListMatches, _, _>(developer::list_matches)
-    .call::<play::PingService, _, _>(player::ping)
-    .call::<play::CreateUser, _, _>(player::create_user)
-    .call::<play::CreateToken, _, _>(player::create_token)
+    .open::<play::PingService, _, _>(player::ping)
+    .open::<play::CreateUser, _, _>(player::create_user)
+    .open::<play::CreateToken, _, _>(player::create_token)
     .call::<play::RenewToken, _, _>(player::renew_token)
     .call::<play::ChangePassword, _, _>(player::change_password)
     .call::<play::CreateClient, _, _>(player::create_client)
     .call::<play::Interchange, _, _>(player::interchange)
     .call::<play::RenewConnection, _, _>(player::renew_connection)
-    .call::<run::CreateToken, _, _>(runtime::create_token)
+    .open::<run::CreateToken, _, _>(runtime::create_token)
     .call::<run::Interchange, _, _>(runtime::interchange)
-    .call::<dispatcher::CreateToken, _, _>(runtime::dispatcher_token)
+    .open::<dispatcher::CreateToken, _, _>(runtime::dispatcher_token)
     .call::<dispatcher::CalculateShard, _, _>(runtime::calculate_shard)
     .call::<dispatcher::Report, _, _>(runtime::report)
 }
@@ -174,8 +199,13 @@ pub fn addresses() -> Vec<&'static str> {
 }
 
 pub fn router(app: App) -> Router {
-    let Routes { router, .. } = operations();
-    let mut router = router.route(KEYS_ROUTE, get(runtime::keys));
+    let Routes { router, document, .. } = operations();
+    let document = document.finish().to_json().expect("the document is plain data");
+    let document = axum::body::Bytes::from(document);
+    let mut router = router.route(KEYS_ROUTE, get(runtime::keys)).route(
+        OPENAPI_ROUTE,
+        get(|| async { ([(header::CONTENT_TYPE, "application/json")], document) }),
+    );
     if let Some(folder) = &app.config.web_directory {
         let page = SetResponseHeaderLayer::if_not_present(
             header::CACHE_CONTROL,
