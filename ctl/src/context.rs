@@ -3,15 +3,19 @@
 use std::fmt;
 use std::path::Path;
 
-use omgservers_protocol::call::{Deleted, RawToken};
-use omgservers_protocol::client::Client;
+use omgservers_protocol::call::{Deleted, Page, Paging, RawToken};
+use omgservers_protocol::client::{CallError, Client};
 use omgservers_protocol::text::Text;
 use omgservers_protocol::{Call, admin, developer, support};
+use serde::Serialize;
 
+use crate::arguments::Listing;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::request_log::RequestLog;
+use crate::show::Reply;
 use crate::state::State;
+use crate::table::Row;
 
 /// As whom a command speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,17 +27,21 @@ pub(crate) enum Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Admin => "admin",
-            Self::Support => "support",
-            Self::Developer => "developer",
-        })
+        f.write_str(self.name())
     }
 }
 
 impl Role {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Support => "support",
+            Self::Developer => "developer",
+        }
+    }
+
     /// Such as `ADMIN_TOKEN`.
-    fn variable(self, suffix: &str) -> String {
+    pub(crate) fn variable(self, suffix: &str) -> String {
         format!("{self}_{suffix}").to_uppercase()
     }
 }
@@ -60,8 +68,103 @@ impl Context {
         Ok(())
     }
 
+    /// Asks, stores what scripts read later, and prints the reply.
+    pub(crate) async fn ask<C>(&mut self, role: Role, call: &C) -> Result
+    where
+        C: Call,
+        C::Reply: Reply,
+    {
+        let reply = self.send(role, call).await?;
+        self.print(&reply)
+    }
+
+    pub(crate) fn print(&mut self, reply: &impl Reply) -> Result {
+        let variables = reply.variables();
+        if !variables.is_empty() {
+            self.state.set(variables)?;
+        }
+        self.output.result(reply, Reply::text);
+        Ok(())
+    }
+
+    /// Asks, and tells people the reply by a sentence.
+    pub(crate) async fn tell<C: Call>(
+        &self,
+        role: Role,
+        call: &C,
+        sentence: impl FnOnce(&C::Reply) -> String,
+    ) -> Result {
+        let reply = self.send(role, call).await?;
+        self.output.result(&reply, sentence);
+        Ok(())
+    }
+
+    /// Asks for a deletion, and tells whether there was something to delete.
+    pub(crate) async fn delete<C>(&mut self, role: Role, call: &C, kind: &str, what: impl fmt::Display) -> Result
+    where
+        C: Call<Reply = Deleted>,
+    {
+        let reply = self.send(role, call).await?;
+        self.state.set([("DELETED", reply.deleted.to_string())])?;
+        self.output.result(&reply, |reply| match reply.deleted {
+            true => format!("The {kind} {what} was deleted."),
+            false => format!("There was no {kind} {what} to delete."),
+        });
+        Ok(())
+    }
+
+    /// Prints a page of a list, or all of it.
+    pub(crate) async fn list<C, R>(&mut self, role: Role, listing: &Listing, call: impl Fn(Paging) -> C) -> Result
+    where
+        C: Call<Reply = Page<R>>,
+        R: Row + Serialize,
+    {
+        let page = if listing.all {
+            let items = self.collect(role, listing.paging(), call).await?;
+            Page {
+                items,
+                next_page_token: None,
+            }
+        } else {
+            self.send(role, &call(listing.paging())).await?
+        };
+        self.print(&page)?;
+        if let Some(token) = &page.next_page_token {
+            self.output
+                .note(format_args!("More follows: --page-token {token}, or --all."));
+        }
+        Ok(())
+    }
+
+    /// Everything from a page on.
+    pub(crate) async fn collect<C, R>(
+        &self,
+        role: Role,
+        mut paging: Paging,
+        call: impl Fn(Paging) -> C,
+    ) -> Result<Vec<R>>
+    where
+        C: Call<Reply = Page<R>>,
+    {
+        let mut items = Vec::new();
+        loop {
+            let page = self.send(role, &call(paging.clone())).await?;
+            items.extend(page.items);
+            match page.next_page_token {
+                // Whoever says the same token again would never end.
+                Some(token) if paging.page_token.as_ref() != Some(&token) => paging.page_token = Some(token),
+                _ => return Ok(items),
+            }
+        }
+    }
+
     /// Asks as somebody who logged in before.
     pub(crate) async fn send<C: Call>(&self, role: Role, call: &C) -> Result<C::Reply> {
+        self.exchange(&self.client_of(role)?, Some(role), call).await
+    }
+
+    /// The way to the installation as somebody who logged in before.
+    pub(crate) fn client_of(&self, role: Role) -> Result<Client> {
         let client = self.client()?;
         let token = self.state.get(&role.variable("TOKEN")).ok_or_else(|| {
             let login = match role {
@@ -70,58 +173,59 @@ impl Context {
             };
             Failure::refused(format!("nobody is logged in as {role}")).hint(format!("log in by {login}"))
         })?;
-        self.exchange(&client.with_token(token), Some(role), call).await
+        Ok(client.with_token(token))
     }
 
     /// Logs in and remembers it.
     pub(crate) async fn log_in(&mut self, role: Role, user: Text, password: Text) -> Result<RawToken> {
         let client = self.client()?;
-        let [user_variable, password_variable, token_variable] =
-            ["USER", "PASSWORD", "TOKEN"].map(|suffix| role.variable(suffix));
-        let credentials = [
-            (user_variable.as_str(), user.to_string()),
-            (password_variable.as_str(), password.to_string()),
-        ];
+        let credentials = [("USER", user.to_string()), ("PASSWORD", password.to_string())];
         let token = match role {
             Role::Admin => {
-                self.exchange(&client, None, &admin::CreateToken { user, password })
-                    .await
+                let call = admin::CreateToken { user, password };
+                self.exchange(&client, None, &call).await
             }
             Role::Support => {
-                self.exchange(&client, None, &support::CreateToken { user, password })
-                    .await
+                let call = support::CreateToken { user, password };
+                self.exchange(&client, None, &call).await
             }
             Role::Developer => {
-                let user_id = user
-                    .as_id()
-                    .ok_or_else(|| Failure::usage(format!("`{user}` is not the id of a developer")))?;
                 let call = developer::CreateToken {
-                    user_id: user_id.into(),
+                    user_id: user,
                     password,
                 };
                 self.exchange(&client, None, &call).await
             }
         }?;
-        self.state.set(credentials)?;
-        self.state.set([(token_variable.as_str(), token.raw_token.clone())])?;
+        self.store(role, credentials)?;
+        self.store(role, [("TOKEN", token.raw_token.clone())])?;
         Ok(token)
     }
 
     /// Logs in with what is remembered.
     pub(crate) async fn log_in_again(&mut self, role: Role) -> Result<RawToken> {
-        let stored = |suffix| self.state.get(&role.variable(suffix)).and_then(Text::new);
-        let (Some(user), Some(password)) = (stored("USER"), stored("PASSWORD")) else {
-            let failure = Failure::refused(format!("no credentials of {role} are stored"));
-            return Err(failure.hint(format!("`omgctl {role} useCredentials USER PASSWORD` stores them")));
+        let (Some(user), Some(password)) = (self.stored(role, "USER"), self.stored(role, "PASSWORD")) else {
+            return Err(nobody(role));
         };
         self.log_in(role, user, password).await
+    }
+
+    /// A stored value of a role, such as its `USER`.
+    pub(crate) fn stored(&self, role: Role, suffix: &str) -> Option<Text> {
+        self.state.get(&role.variable(suffix)).and_then(Text::new)
+    }
+
+    /// Stores values of a role, such as its `TOKEN`.
+    pub(crate) fn store<const N: usize>(&mut self, role: Role, values: [(&str, String); N]) -> Result {
+        let names = values.each_ref().map(|(suffix, _)| role.variable(suffix));
+        let changes = names.iter().map(String::as_str).zip(values.map(|(_, value)| value));
+        Ok(self.state.set(changes)?)
     }
 
     /// Who is remembered, and whether there is a token.
     pub(crate) fn print_current(&self, role: Role) -> Result {
         let Some(user) = self.state.get(&role.variable("USER")) else {
-            let failure = Failure::refused(format!("no credentials of {role} are stored"));
-            return Err(failure.hint(format!("`omgctl {role} useCredentials USER PASSWORD` stores them")));
+            return Err(nobody(role));
         };
         let token = self.state.get(&role.variable("TOKEN")).is_some();
         let value = serde_json::json!({"user": user, "token": token});
@@ -136,31 +240,65 @@ impl Context {
         Ok(())
     }
 
-    /// Whether there was something to delete.
-    pub(crate) fn print_deleted(&mut self, kind: &str, what: impl fmt::Display, reply: Deleted) -> Result {
-        self.state.set([("DELETED", reply.deleted.to_string())])?;
-        self.output.result(&reply, |reply| match reply.deleted {
-            true => format!("The {kind} {what} was deleted."),
-            false => format!("There was no {kind} {what} to delete."),
-        });
-        Ok(())
+    /// The address that was chosen.
+    pub(crate) fn address(&self) -> Result<&str> {
+        self.state.get("SERVICE_URL").ok_or_else(|| {
+            Failure::refused("no installation is chosen")
+                .hint("`omgctl environment useLocal` for the one on this machine, or `omgctl environment useEnvironment NAME URL`")
+        })
     }
 
     fn client(&self) -> Result<Client> {
-        let Some(url) = self.state.get("SERVICE_URL") else {
-            let failure = Failure::refused("no installation is chosen");
-            return Err(failure.hint("`omgctl environment useLocal` for the one on this machine, or `omgctl environment useEnvironment NAME URL`"));
-        };
-        Client::new(url).map_err(|cause| Failure::of_call(cause, None, ""))
+        Client::new(self.address()?).map_err(|cause| Failure::of_call(cause, None, ""))
     }
 
-    async fn exchange<C: Call>(&self, client: &Client, role: Option<Role>, call: &C) -> Result<C::Reply> {
-        let answer = client.send(call).await;
+    /// Writes a request down and translates its failure.
+    pub(crate) fn settle<C: Call>(
+        &self,
+        client: &Client,
+        role: Option<Role>,
+        call: &C,
+        answer: std::result::Result<C::Reply, CallError>,
+    ) -> Result<C::Reply> {
         let recorded = match &answer {
             Ok(reply) => serde_json::to_value(reply).map_err(|cause| cause.to_string()),
             Err(cause) => Err(cause.to_string()),
         };
         self.log.add(&format!("{}{}", client.base(), C::ROUTE), call, recorded);
-        answer.map_err(|cause| Failure::of_call(cause, role, C::ROUTE))
+        answer.map_err(|cause| {
+            let status = cause.status();
+            let failure = Failure::of_call(cause, role, C::ROUTE);
+            match (status, role) {
+                (Some(401), Some(role)) => failure.hint(self.hint_to_log_in(role)),
+                _ => failure,
+            }
+        })
     }
+
+    /// What helps somebody whose token is refused.
+    fn hint_to_log_in(&self, role: Role) -> String {
+        let token = self.state.get(&role.variable("TOKEN")).unwrap_or_default();
+        // A token has three parts; a key has not.
+        if role == Role::Developer && token.split('.').count() != 3 && !token.is_empty() {
+            "if it is a key, it has expired or was deleted: `omgctl developer useApiKey KEY` stores another one; \
+             `omgctl developer createToken` goes back to user and password"
+                .to_owned()
+        } else if self.stored(role, "USER").is_some() && self.stored(role, "PASSWORD").is_some() {
+            format!("the stored token is no longer accepted; `omgctl {role} createToken` gets a new one")
+        } else {
+            format!(
+                "the stored token is no longer accepted; `omgctl {role} useCredentials USER PASSWORD` logs in again"
+            )
+        }
+    }
+
+    async fn exchange<C: Call>(&self, client: &Client, role: Option<Role>, call: &C) -> Result<C::Reply> {
+        let answer = client.send(call).await;
+        self.settle(client, role, call, answer)
+    }
+}
+
+fn nobody(role: Role) -> Failure {
+    let failure = Failure::refused(format!("no credentials of {role} are stored"));
+    failure.hint(format!("`omgctl {role} useCredentials USER PASSWORD` stores them"))
 }

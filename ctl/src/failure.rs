@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) exit: u8,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// Of the service's answer, when that was the reason.
+    pub(crate) status: Option<u16>,
 }
 
 impl Failure {
@@ -25,6 +27,7 @@ impl Failure {
             exit: REFUSED,
             message: message.into(),
             hint: None,
+            status: None,
         }
     }
 
@@ -38,6 +41,11 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Nobody answered, or somebody who could not: it may be different in a moment.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.exit == UNANSWERED || self.status.is_some_and(|status| status >= 500)
     }
 
     /// What a failed call means to whoever made it as `role` (nobody when it was a login).
@@ -57,12 +65,16 @@ impl Failure {
         } else {
             format!("{message} ({})", name(qualifier))
         };
-        match status {
+        let failure = match status {
             502..=504 => Self::usage(message).hint(START_HINT),
             _ => Self {
                 hint: hint_for(status, qualifier, role, route),
                 ..Self::refused(message)
             },
+        };
+        Self {
+            status: Some(status),
+            ..failure
         }
     }
 }
@@ -87,22 +99,21 @@ fn name(qualifier: Qualifier) -> String {
 fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) -> Option<String> {
     let hint = match (status, qualifier, role) {
         (401, _, None) => "check user and password".to_owned(),
-        (401, _, Some(role)) => {
-            format!("the stored token is no longer accepted; `omgctl {role} createToken` gets a new one")
-        }
         (403, Qualifier::PermissionNotFound, Some(Role::Developer)) => {
             let (permission, entity) = permission_for(route)?;
             let grant = match entity {
-                "tenant" => {
-                    format!("; support grants it: `omgctl support createTenantPermission TENANT USER {permission}`")
-                }
-                _ => format!("; whoever created the {entity} has it"),
+                "tenant" => "createTenantPermission TENANT",
+                "project" => "createProjectPermission TENANT PROJECT",
+                _ => "createStagePermission TENANT PROJECT STAGE",
             };
-            format!("this needs the permission {permission} on the {entity}{grant}")
+            format!(
+                "this needs the permission {permission} on the {entity}; support grants it: `omgctl support {grant} USER {permission}`"
+            )
         }
         (403, _, Some(role)) => format!("is the stored token one of {role}? `omgctl {role} printCurrent` tells"),
         (404, Qualifier::ObjectNotFound, None) => {
-            "admin and support are known by their names, developers by their ids".to_owned()
+            "admin and support are known by their names, developers by their ids or the names that support gave them"
+                .to_owned()
         }
         (404, Qualifier::ParentNotFound, _) => "what it should belong to is missing or deleted".to_owned(),
         (404, _, Some(Role::Developer)) if route.ends_with("get-tenant-details") => {
@@ -115,6 +126,9 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
         (409, Qualifier::WrongVersionState, _) => {
             "name one by `omgctl developer createImage TENANT PROJECT VERSION UNIVERSAL IMAGE`".to_owned()
         }
+        (_, Qualifier::QuotaExceeded, Some(role)) => {
+            format!("`omgctl {role} getTenantQuotas TENANT` shows what the tenant may have; support changes it")
+        }
         (400, Qualifier::DbConstraintViolated, _) if route.ends_with("-alias") => "choose another name".to_owned(),
         _ => return None,
     };
@@ -124,12 +138,24 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
 /// Which permission an operation of a developer needs, and on what.
 fn permission_for(route: &str) -> Option<(&'static str, &'static str)> {
     Some(match route.rsplit('/').next()? {
-        "get-tenant-details" => ("TENANT_VIEWER", "tenant"),
+        "get-tenant-details" | "get-tenant-quotas" | "list-usage" | "list-audit-records" | "list-projects" => {
+            ("TENANT_VIEWER", "tenant")
+        }
         "create-project" | "create-project-alias" | "delete-project" => ("PROJECT_MANAGER", "tenant"),
         "create-stage" | "create-stage-alias" | "delete-stage" => ("STAGE_MANAGER", "project"),
-        "create-version" | "create-image" | "delete-version" => ("VERSION_MANAGER", "project"),
-        "deploy-version" | "delete-deployment" => ("DEPLOYMENT_MANAGER", "stage"),
-        operation if operation.starts_with("get-") => ("PROJECT_VIEWER", "project"),
+        "create-version" | "upload-files-archive" | "create-image" | "delete-version" => ("VERSION_MANAGER", "project"),
+        "deploy-version"
+        | "delete-deployment"
+        | "create-lobby-request"
+        | "delete-lobby"
+        | "create-matchmaker-request"
+        | "delete-matchmaker"
+        | "set-stage-maintenance"
+        | "set-stage-variable"
+        | "delete-stage-variable"
+        | "start-local-run" => ("DEPLOYMENT_MANAGER", "stage"),
+        "list-permissions" => return None,
+        operation if operation.starts_with("get-") || operation.starts_with("list-") => ("PROJECT_VIEWER", "project"),
         _ => return None,
     })
 }

@@ -3,7 +3,8 @@
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
 
-use omgservers_protocol::text::{TEXT_CONSTRAINT, Text};
+use omgservers_protocol::config::VersionConfig;
+use omgservers_protocol::text::{Secret, TEXT_CONSTRAINT, Text};
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde::de::DeserializeOwned;
 
@@ -33,14 +34,38 @@ pub(crate) fn document<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_str(&text).map_err(|cause| Failure::usage(format!("`{name}` is not such a document: {cause}")))
 }
 
+/// A checked version config from a file, or from stdin by the name `-`.
+pub(crate) fn version_config(path: &Path) -> Result<VersionConfig> {
+    let config: VersionConfig = document(path)?;
+    config
+        .check()
+        .map_err(|wrong| Failure::usage(format!("`{}`: {wrong}", path.display())))?;
+    Ok(config)
+}
+
 /// The argument, or a line from stdin when it is `-`.
 pub(crate) fn password(argument: &str) -> Result<Text> {
     let password = if argument == "-" {
-        read_hidden()?
+        read_hidden("Password: ")?
     } else {
         argument.to_owned()
     };
     Text::new(password).ok_or_else(|| Failure::usage(format!("the password {TEXT_CONSTRAINT}")))
+}
+
+/// The argument, or everything on stdin when it is `-`, without the end of the last line.
+pub(crate) fn secret(argument: &str) -> Result<Secret> {
+    if argument != "-" {
+        return Ok(Secret::new(argument));
+    }
+    if std::io::stdin().is_terminal() {
+        return Ok(Secret::new(read_hidden("Value: ")?));
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().take(DOCUMENT_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|cause| Failure::usage(format!("cannot read the value from stdin: {cause}")))?;
+    let end = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Secret::new(end.strip_suffix('\r').unwrap_or(end)))
 }
 
 /// Asks on a terminal; `None` when there is none to ask.
@@ -54,13 +79,13 @@ pub(crate) fn confirm(question: &str) -> Option<bool> {
 }
 
 /// On a terminal the line is not shown while it is typed.
-fn read_hidden() -> Result<String> {
+fn read_hidden(prompt: &str) -> Result<String> {
     let stdin = std::io::stdin();
     let shown = termios::tcgetattr(&stdin).ok();
     if let Some(shown) = &shown {
         let mut hidden = shown.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
-        output::prompt("Password: ");
+        output::prompt(prompt);
         let _ = termios::tcsetattr(&stdin, OptionalActions::Now, &hidden);
     }
     let line = read_line();

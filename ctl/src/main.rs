@@ -7,16 +7,18 @@ mod command;
 mod context;
 mod failure;
 mod input;
+mod json;
 mod output;
 mod process;
 mod request_log;
+mod show;
+mod signals;
 mod state;
 mod table;
 mod up;
+mod upload;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::arguments::{Arguments, Command};
 use crate::context::Context;
@@ -24,10 +26,10 @@ use crate::failure::Result;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let output = Output::new(arguments.format());
     // A second provider cannot be there yet: this is the first thing that the process does.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let arguments = Arguments::read();
+    let output = Output::new(arguments.format());
     match run(arguments, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -46,8 +48,26 @@ async fn run(arguments: Arguments, output: Output) -> Result {
         Command::Support(group) => command::support::run(&mut context()?, group.command).await,
         Command::Developer(group) => command::developer::run(&mut context()?, group.command).await,
         Command::Image(group) => command::image::run(output, group),
+        Command::Get { variable } => command::environment::print_variable(&context()?, &variable),
         Command::Logs => context()?.print_log(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::tree(), "omgctl", &mut script);
+            output.bare(String::from_utf8_lossy(&script));
+            Ok(())
+        }
         Command::Up(group) => up::run(output, group.command).await,
         Command::Down(group) => up::down::run(output, group.command).await,
     }
+}
+
+/// Commands that the snapshots show of a program, without its name.
+#[cfg(test)]
+fn snapshots(program: &str) -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/snapshots");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let texts: Vec<_> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let commands = lines.filter_map(|line| line.strip_prefix("$ ")?.strip_prefix(program)?.strip_prefix(' '));
+    commands.map(str::to_owned).collect()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 /// One process of this machine. Stored in pid files.
@@ -68,6 +68,13 @@ impl Process {
     pub(crate) fn signal(self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) {
             let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// To the group that it leads; nothing to a process that is gone.
+    pub(crate) fn signal_group(self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) {
+            let _ = kill_process_group(pid, signal);
         }
     }
 

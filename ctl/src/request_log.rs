@@ -39,6 +39,11 @@ impl RequestLog {
         let _ = self.append(&format!("\n{now} {url}\n{request}\n{answer}\n"));
     }
 
+    /// Adds lines as they are; whoever calls it has masked what is secret.
+    pub(crate) fn add_lines(&self, lines: &str) {
+        let _ = self.append(lines);
+    }
+
     pub(crate) fn read(&self) -> std::io::Result<String> {
         let older = read_if_there(&self.older())?;
         Ok(older + &read_if_there(&self.file)?)
@@ -71,14 +76,20 @@ fn read_if_there(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// Passwords and tokens become `***`, wherever they are.
-fn mask(value: &mut Value) {
+/// Passwords, tokens, keys and the like become `***`, wherever they are.
+pub(crate) fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            // The value of a variable that is no secret, or an alias; anything else called so is masked.
+            let is_plain = fields.get("secret") == Some(&Value::Bool(false)) || fields.contains_key("entity_id");
             for (name, value) in fields {
                 match value {
-                    Value::String(secret) if name.contains("password") || name.contains("token") => {
-                        "***".clone_into(secret)
+                    Value::String(text) if is_secret(name) || (name == "value" && !is_plain) => "***".clone_into(text),
+                    // What a runtime is started with: its password is in it.
+                    Value::Object(variables) if name == "environment" => {
+                        for variable in variables.values_mut() {
+                            *variable = Value::String("***".to_owned());
+                        }
                     }
                     other => mask(other),
                 }
@@ -89,6 +100,11 @@ fn mask(value: &mut Value) {
     }
 }
 
+fn is_secret(name: &str) -> bool {
+    let is_token = name.contains("token") && !name.ends_with("page_token");
+    is_token || name.contains("password") || matches!(name, "api_key" | "hash")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -97,11 +113,26 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_at_every_depth() {
-        let mut value = json!({"user": "admin", "password": "x", "list": [{"raw_token": "y", "id": "1"}]});
-        mask(&mut value);
-        assert_eq!(
-            value,
-            json!({"user": "admin", "password": "***", "list": [{"raw_token": "***", "id": "1"}]})
+        let check = |mut value: Value, expected: Value| {
+            mask(&mut value);
+            assert_eq!(value, expected);
+        };
+        check(
+            json!({"user": "admin", "password": "x", "new_password": "z", "list": [{"raw_token": "y", "id": "1"}]}),
+            json!({"user": "admin", "password": "***", "new_password": "***", "list": [{"raw_token": "***", "id": "1"}]}),
+        );
+        check(
+            json!({"id": "1", "api_key": "x", "hash": "$2", "next_page_token": "t"}),
+            json!({"id": "1", "api_key": "***", "hash": "***", "next_page_token": "t"}),
+        );
+        check(json!({"value": "x"}), json!({"value": "***"}));
+        check(
+            json!([{"name": "A", "value": "x", "secret": true}, {"name": "B", "value": "y", "secret": false}]),
+            json!([{"name": "A", "value": "***", "secret": true}, {"name": "B", "value": "y", "secret": false}]),
+        );
+        check(
+            json!({"aliases": [{"entity_id": "1", "value": "acme"}], "environment": {"OMGSERVERS_X": "y"}}),
+            json!({"aliases": [{"entity_id": "1", "value": "acme"}], "environment": {"OMGSERVERS_X": "***"}}),
         );
     }
 

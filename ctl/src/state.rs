@@ -50,7 +50,7 @@ impl State {
     }
 
     /// Remembers values for the next command too.
-    pub(crate) fn set<const N: usize>(&mut self, changes: [(&str, String); N]) -> anyhow::Result<()> {
+    pub(crate) fn set<'a>(&mut self, changes: impl IntoIterator<Item = (&'a str, String)>) -> anyhow::Result<()> {
         let directory = &self.directory;
         let failed = || format!("cannot store results in `{}`", directory.display());
         create_private_directory(directory).with_context(failed)?;

@@ -1,197 +1,355 @@
 //! What a developer does: projects, stages, versions, images, deployments.
 
-mod details;
-
+use omgservers_protocol::config::DeploymentConfig;
 use omgservers_protocol::developer::{
-    CreateImage, CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateVersion, DeleteDeployment,
-    DeleteProject, DeleteStage, DeleteVersion, DeployVersion, GetDeploymentDetails, GetProjectDetails, GetStageDetails,
-    GetTenantDetails, GetVersionDetails,
+    CreateApiKey, CreateImage, CreateLobbyRequest, CreateMatchmakerRequest, CreateProject, CreateProjectAlias,
+    CreateStage, CreateStageAlias, CreateVersion, DeleteApiKey, DeleteDeployment, DeleteLobby, DeleteMatchmaker,
+    DeleteProject, DeleteStage, DeleteStageVariable, DeleteVersion, DeployVersion, GetDeploymentConfig,
+    GetDeploymentDetails, GetProjectDetails, GetStageDetails, GetTenantDetails, GetTenantQuotas, GetVersionConfig,
+    GetVersionDetails, ListApiKeys, ListAuditRecords, ListDeployments, ListFilesArchives, ListImages, ListLobbies,
+    ListMatches, ListPermissions, ListProjects, ListStageVariables, ListStages, ListTenants, ListUsage, ListVersions,
+    SetStageMaintenance, SetStageVariable, UploadFilesArchive,
 };
-use omgservers_protocol::text::Text;
+use serde_json::json;
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
 
-use omgservers_protocol::config::{DeploymentConfig, VersionConfig};
-
-use crate::arguments::{Deployment, Developer, Project, Stage, Version};
+use super::support::called;
+use super::{init, login};
+use crate::arguments::developer::{
+    self, DeploymentCommand, Developer, KeyCommand, ProjectCommand, StageCommand, VersionCommand,
+};
+use crate::arguments::{Deployment, Project, Stage, Tenant, Version};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
-use crate::input;
+use crate::{input, upload};
+
+const ROLE: Role = Role::Developer;
+
+/// The call that lists what belongs to a place: `listed!(context, listing, ListStages { tenant, project } of place)`
+macro_rules! listed {
+    ($context:ident, $listing:ident, $call:ident { $($field:ident),* } of $place:ident) => {{
+        let call = |paging| $call { $($field: $place.$field.clone(),)* paging };
+        $context.list(ROLE, &$listing, call).await
+    }};
+}
 
 pub(crate) async fn run(context: &mut Context, command: Developer) -> Result {
     match command {
-        Developer::UseCredentials { user, password } => {
-            let password = input::password(&password)?;
-            let user = Text::new(user.to_string()).expect("an id is short");
-            let token = context.log_in(Role::Developer, user, password).await?;
-            context.output.result(&token, |_| "Logged in as developer.".to_owned());
-        }
-        Developer::PrintCurrent => context.print_current(Role::Developer)?,
-        Developer::CreateToken => {
-            let token = context.log_in_again(Role::Developer).await?;
-            context.output.result(&token, |_| "Logged in as developer.".to_owned());
-        }
-        Developer::GetTenantDetails { tenant } => {
-            let reply = context.send(Role::Developer, &GetTenantDetails { tenant }).await?;
-            context.output.result(&reply, |reply| details::tenant(&reply.details));
-        }
-        Developer::CreateProject { tenant } => {
-            let created = context.send(Role::Developer, &CreateProject { tenant }).await?;
-            let (project, stage) = (created.project_id, created.stage_id);
+        Developer::Login(command) => login::run(context, ROLE, command).await,
+        Developer::Init(init) => init::run(context, init).await,
+        Developer::Key(command) => run_key(context, command).await,
+        Developer::Project(command) => run_project(context, command).await,
+        Developer::Stage(command) => run_stage(context, command).await,
+        Developer::Version(command) => run_version(context, command).await,
+        Developer::Deployment(command) => run_deployment(context, command).await,
+    }
+}
+
+async fn run_key(context: &mut Context, command: KeyCommand) -> Result {
+    match command {
+        KeyCommand::CreateApiKey(key) => create_api_key(context, key).await,
+        KeyCommand::UseApiKey { key } => {
+            let key = input::secret(&key)?;
+            context.store(ROLE, [("TOKEN", key.as_str().to_owned())])?;
             context
-                .state
-                .set([("PROJECT", project.to_string()), ("STAGE", stage.to_string())])?;
-            context.output.result(&created, |_| {
-                format!("Project {project} was created with stage {stage}.")
-            });
+                .output
+                .result(&json!({}), |_| "Acting by that key from now on.".to_owned());
+            Ok(())
         }
-        Developer::CreateProjectAlias {
-            tenant,
-            project_id,
-            alias,
-        } => {
-            let name = alias.clone();
+        KeyCommand::DeleteApiKey { id } => context.delete(ROLE, &DeleteApiKey { id }, "key", id).await,
+        KeyCommand::ListApiKeys(listing) => context.list(ROLE, &listing, |paging| ListApiKeys { paging }).await,
+    }
+}
+
+async fn run_project(context: &mut Context, command: ProjectCommand) -> Result {
+    match command {
+        ProjectCommand::ListTenants(listing) => context.list(ROLE, &listing, |paging| ListTenants { paging }).await,
+        ProjectCommand::GetTenantDetails(Tenant { tenant }) => context.ask(ROLE, &GetTenantDetails { tenant }).await,
+        ProjectCommand::GetTenantQuotas(Tenant { tenant }) => context.ask(ROLE, &GetTenantQuotas { tenant }).await,
+        ProjectCommand::ListUsage { of, listing } => listed!(context, listing, ListUsage { tenant } of of),
+        ProjectCommand::ListAuditRecords { of, listing } => {
+            listed!(context, listing, ListAuditRecords { tenant } of of)
+        }
+        ProjectCommand::ListPermissions(of) => {
+            let call = |paging| ListPermissions {
+                tenant: of.of.tenant.clone(),
+                project: of.project.clone(),
+                stage: of.stage.clone(),
+                paging,
+            };
+            context.list(ROLE, &of.listing, call).await
+        }
+        ProjectCommand::CreateProject(Tenant { tenant }) => context.ask(ROLE, &CreateProject { tenant }).await,
+        ProjectCommand::CreateProjectAlias { of, project_id, alias } => {
+            let sentence = called("Project", project_id, &alias);
             let call = CreateProjectAlias {
-                tenant,
+                tenant: of.tenant,
                 project_id,
                 alias,
             };
-            let done = context.send(Role::Developer, &call).await?;
-            context
-                .output
-                .result(&done, |_| format!("Project {project_id} is also called {name}."));
+            context.tell(ROLE, &call, |_| sentence).await
         }
-        Developer::GetProjectDetails(Project { tenant, project }) => {
-            let reply = context
-                .send(Role::Developer, &GetProjectDetails { tenant, project })
-                .await?;
-            context.output.result(&reply, |reply| details::project(&reply.details));
+        ProjectCommand::GetProjectDetails(Project { tenant, project }) => {
+            context.ask(ROLE, &GetProjectDetails { tenant, project }).await
         }
-        Developer::DeleteProject(Project { tenant, project }) => {
+        ProjectCommand::DeleteProject(Project { tenant, project }) => {
             let call = DeleteProject { tenant, project };
-            let deleted = context.send(Role::Developer, &call).await?;
-            context.print_deleted("project", &call.project, deleted)?;
+            context.delete(ROLE, &call, "project", &call.project).await
         }
-        Developer::CreateStage(Project { tenant, project }) => {
-            let created = context.send(Role::Developer, &CreateStage { tenant, project }).await?;
-            context.state.set([("STAGE", created.stage_id.to_string())])?;
-            context
-                .output
-                .result(&created, |created| format!("Stage {} was created.", created.stage_id));
+        ProjectCommand::ListProjects { of, listing } => listed!(context, listing, ListProjects { tenant } of of),
+    }
+}
+
+async fn run_stage(context: &mut Context, command: StageCommand) -> Result {
+    match command {
+        StageCommand::CreateStage(Project { tenant, project }) => {
+            context.ask(ROLE, &CreateStage { tenant, project }).await
         }
-        Developer::CreateStageAlias {
-            tenant,
-            stage_id,
-            alias,
-        } => {
-            let name = alias.clone();
+        StageCommand::CreateStageAlias { of, stage_id, alias } => {
+            let sentence = called("Stage", stage_id, &alias);
             let call = CreateStageAlias {
-                tenant,
+                tenant: of.tenant,
                 stage_id,
                 alias,
             };
-            let done = context.send(Role::Developer, &call).await?;
-            context
-                .output
-                .result(&done, |_| format!("Stage {stage_id} is also called {name}."));
+            context.tell(ROLE, &call, |_| sentence).await
         }
-        Developer::GetStageDetails(stage) => {
-            let Stage { project, stage } = stage;
-            let call = GetStageDetails {
-                tenant: project.tenant,
-                project: project.project,
+        StageCommand::GetStageDetails(Stage { tenant, project, stage }) => {
+            context.ask(ROLE, &GetStageDetails { tenant, project, stage }).await
+        }
+        StageCommand::DeleteStage(Stage { tenant, project, stage }) => {
+            let call = DeleteStage { tenant, project, stage };
+            context.delete(ROLE, &call, "stage", &call.stage).await
+        }
+        StageCommand::ListStages { of, listing } => listed!(context, listing, ListStages { tenant, project } of of),
+        StageCommand::SetStageMaintenance { of, message } => maintain(context, of, Some(message)).await,
+        StageCommand::ClearStageMaintenance(of) => maintain(context, of, None).await,
+        StageCommand::SetStageVariable {
+            of,
+            name,
+            value,
+            secret,
+        } => {
+            let Stage { tenant, project, stage } = of;
+            let call = SetStageVariable {
+                tenant,
+                project,
                 stage,
+                name,
+                value: input::secret(&value)?,
+                secret,
             };
-            let reply = context.send(Role::Developer, &call).await?;
-            context.output.result(&reply, |reply| details::stage(&reply.details));
+            let sentence = |created: bool| {
+                let how = if created { "is set" } else { "was changed" };
+                format!("The variable {} of stage {} {how}.", call.name, call.stage)
+            };
+            context.tell(ROLE, &call, |reply| sentence(reply.created)).await
         }
-        Developer::DeleteStage(Stage { project, stage }) => {
-            let call = DeleteStage {
-                tenant: project.tenant,
-                project: project.project,
+        StageCommand::DeleteStageVariable { of, name } => {
+            let Stage { tenant, project, stage } = of;
+            let call = DeleteStageVariable {
+                tenant,
+                project,
                 stage,
+                name,
             };
-            let deleted = context.send(Role::Developer, &call).await?;
-            context.print_deleted("stage", &call.stage, deleted)?;
+            context.delete(ROLE, &call, "variable", &call.name).await
         }
-        Developer::CreateVersion { project, config_path } => {
-            let config: VersionConfig = input::document(&config_path)?;
-            config
-                .check()
-                .map_err(|wrong| Failure::usage(format!("`{}`: {wrong}", config_path.display())))?;
+        StageCommand::ListStageVariables { of, listing } => {
+            listed!(context, listing, ListStageVariables { tenant, project, stage } of of)
+        }
+    }
+}
+
+async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
+    match command {
+        VersionCommand::CreateVersion { of, config } => {
             let call = CreateVersion {
-                tenant: project.tenant,
-                project: project.project,
-                config,
+                tenant: of.tenant,
+                project: of.project,
+                config: input::version_config(config.path())?,
             };
-            let created = context.send(Role::Developer, &call).await?;
-            context.state.set([("VERSION", created.version_id.to_string())])?;
-            context.output.result(&created, |created| {
-                format!("Version {} was created.", created.version_id)
-            });
+            context.ask(ROLE, &call).await
         }
-        Developer::CreateImage {
-            project,
+        VersionCommand::UploadFilesArchive {
+            of,
+            files_directory_path,
+        } => {
+            let call = UploadFilesArchive {
+                tenant: of.tenant,
+                version_id: of.version,
+            };
+            let archive = upload::pack(&files_directory_path)?;
+            let client = context.client_of(ROLE)?;
+            let answer = upload::send(&client, &call, archive).await;
+            let uploaded = context.settle(&client, Some(ROLE), &call, answer)?;
+            context.print(&uploaded)
+        }
+        VersionCommand::ListFilesArchives { of, listing } => {
+            let call = |paging| ListFilesArchives {
+                tenant: of.tenant.clone(),
+                version_id: of.version,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        VersionCommand::CreateImage {
+            of,
             version,
             qualifier,
             image,
         } => {
             let call = CreateImage {
-                tenant: project.tenant,
-                project: project.project,
+                tenant: of.tenant,
+                project: of.project,
                 version,
                 qualifier,
                 image,
             };
-            let created = context.send(Role::Developer, &call).await?;
-            context.output.result(&created, |created| match created.created {
+            let sentence = |created: bool| match created {
                 true => format!("Version {version} runs the image {}.", call.image),
                 false => format!("Version {version} has an image of this kind already."),
-            });
-        }
-        Developer::GetVersionDetails(Version { tenant, version }) => {
-            let call = GetVersionDetails {
-                tenant,
-                version_id: version,
             };
-            let reply = context.send(Role::Developer, &call).await?;
-            context.output.result(&reply, |reply| details::version(&reply.details));
+            context.tell(ROLE, &call, |reply| sentence(reply.created)).await
         }
-        Developer::DeleteVersion(Version { tenant, version }) => {
-            let deleted = context
-                .send(Role::Developer, &DeleteVersion { tenant, id: version })
-                .await?;
-            context.print_deleted("version", version, deleted)?;
+        VersionCommand::ListImages { of, listing } => {
+            let call = |paging| ListImages {
+                tenant: of.tenant.clone(),
+                version_id: of.version,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
         }
-        Developer::DeployVersion { stage, version, config } => {
+        VersionCommand::GetVersionDetails(Version { tenant, version }) => {
+            let version_id = version;
+            context.ask(ROLE, &GetVersionDetails { tenant, version_id }).await
+        }
+        VersionCommand::GetVersionConfig(Version { tenant, version }) => {
+            let version_id = version;
+            context.ask(ROLE, &GetVersionConfig { tenant, version_id }).await
+        }
+        VersionCommand::DeleteVersion(Version { tenant, version }) => {
+            let call = DeleteVersion { tenant, id: version };
+            context.delete(ROLE, &call, "version", version).await
+        }
+        VersionCommand::ListVersions { of, listing } => {
+            listed!(context, listing, ListVersions { tenant, project } of of)
+        }
+    }
+}
+
+async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Result {
+    match command {
+        DeploymentCommand::DeployVersion { of, version, config } => {
             let config: Option<DeploymentConfig> = config.as_deref().map(input::document).transpose()?;
-            let Stage { project, stage } = stage;
+            let Stage { tenant, project, stage } = of;
             let call = DeployVersion {
-                tenant: project.tenant,
-                project: project.project,
+                tenant,
+                project,
                 stage,
                 version_id: version,
                 config,
             };
-            let created = context.send(Role::Developer, &call).await?;
-            context.state.set([("DEPLOYMENT", created.deployment_id.to_string())])?;
-            context.output.result(&created, |created| {
-                format!("Deployment {} was created.", created.deployment_id)
-            });
+            context.ask(ROLE, &call).await
         }
-        Developer::GetDeploymentDetails(Deployment { tenant, deployment }) => {
-            let call = GetDeploymentDetails {
-                tenant,
-                deployment_id: deployment,
-            };
-            let reply = context.send(Role::Developer, &call).await?;
-            context
-                .output
-                .result(&reply, |reply| details::deployment(&reply.details));
+        DeploymentCommand::GetDeploymentDetails(Deployment { tenant, deployment }) => {
+            let deployment_id = deployment;
+            context.ask(ROLE, &GetDeploymentDetails { tenant, deployment_id }).await
         }
-        Developer::DeleteDeployment(Deployment { tenant, deployment }) => {
+        DeploymentCommand::GetDeploymentConfig(Deployment { tenant, deployment }) => {
+            let deployment_id = deployment;
+            context.ask(ROLE, &GetDeploymentConfig { tenant, deployment_id }).await
+        }
+        DeploymentCommand::DeleteDeployment(Deployment { tenant, deployment }) => {
             let call = DeleteDeployment { tenant, id: deployment };
-            let deleted = context.send(Role::Developer, &call).await?;
-            context.print_deleted("deployment", deployment, deleted)?;
+            context.delete(ROLE, &call, "deployment", deployment).await
+        }
+        DeploymentCommand::ListDeployments { of, listing } => {
+            listed!(context, listing, ListDeployments { tenant, project, stage } of of)
+        }
+        DeploymentCommand::CreateLobbyRequest(Deployment { tenant, deployment }) => {
+            let deployment_id = deployment;
+            let call = CreateLobbyRequest { tenant, deployment_id };
+            let sentence = format!("One more lobby of deployment {deployment} is on its way.");
+            context.tell(ROLE, &call, |_| sentence).await
+        }
+        DeploymentCommand::DeleteLobby { lobby } => {
+            let call = DeleteLobby { lobby_id: lobby };
+            context.delete(ROLE, &call, "lobby", lobby).await
+        }
+        DeploymentCommand::ListLobbies { of, listing } => {
+            let call = |paging| ListLobbies {
+                tenant: of.tenant.clone(),
+                deployment_id: of.deployment,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        DeploymentCommand::CreateMatchmakerRequest(Deployment { tenant, deployment }) => {
+            let deployment_id = deployment;
+            let call = CreateMatchmakerRequest { tenant, deployment_id };
+            let sentence = format!("A matchmaker of deployment {deployment} is on its way.");
+            context.tell(ROLE, &call, |_| sentence).await
+        }
+        DeploymentCommand::DeleteMatchmaker { matchmaker } => {
+            let call = DeleteMatchmaker {
+                matchmaker_id: matchmaker,
+            };
+            context.delete(ROLE, &call, "matchmaker", matchmaker).await
+        }
+        DeploymentCommand::ListMatches { of, listing } => {
+            let call = |paging| ListMatches {
+                tenant: of.tenant.clone(),
+                deployment_id: of.deployment,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
         }
     }
+}
+
+async fn create_api_key(context: &Context, key: developer::CreateApiKey) -> Result {
+    let in_days = || {
+        let expires = OffsetDateTime::now_utc() + Duration::days(key.days.into());
+        let expires = expires.replace_nanosecond(0).unwrap_or(expires);
+        expires
+            .format(&Rfc3339)
+            .map_err(|cause| Failure::usage(format!("no such day: {cause}")))
+    };
+    let call = CreateApiKey {
+        tenant: key.of.tenant,
+        project: key.project,
+        name: key.name,
+        scopes: key.scopes,
+        expires: key.expires.map_or_else(in_days, Ok)?,
+    };
+    let created = context.send(ROLE, &call).await?;
+    context.output.result(&created, |created| {
+        format!(
+            "Key {} was created, good until {}: {}",
+            created.id,
+            call.expires,
+            created.api_key.as_str()
+        )
+    });
+    context
+        .output
+        .note("It is shown this once. A program acts by it after `omgctl developer useApiKey KEY`.");
     Ok(())
+}
+
+async fn maintain(context: &Context, of: Stage, message: Option<String>) -> Result {
+    let sentence = match &message {
+        Some(_) => format!("Stage {} is closed for new players.", of.stage),
+        None => format!("Stage {} is open.", of.stage),
+    };
+    let Stage { tenant, project, stage } = of;
+    let call = SetStageMaintenance {
+        tenant,
+        project,
+        stage,
+        message,
+    };
+    context.tell(ROLE, &call, |_| sentence).await
 }

@@ -10,6 +10,9 @@ use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
 use crate::state::PREFIX;
 
+/// The installation that everybody may use.
+pub(crate) const PUBLIC_URL: &str = "https://api.omgservers.com";
+
 pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
     match command {
         Environment::Reset => {
@@ -34,17 +37,14 @@ pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
                 }
             });
         }
-        Environment::PrintVariable { variable } => {
-            let name = variable.strip_prefix(PREFIX).unwrap_or(&variable);
-            let value = context.state.get(name).ok_or_else(|| {
-                let failure = Failure::refused(format!("there is no variable `{name}`"));
-                failure.hint("`omgctl environment printCurrent` shows what is stored")
-            })?;
-            context.output.bare(value);
-        }
+        Environment::PrintVariable { variable } => print_variable(context, &variable)?,
         Environment::Use { name, service_url } => {
             use_environment(context, &name, &service_url)?;
             print_environment(context, &name, &service_url);
+        }
+        Environment::UsePublic => {
+            use_environment(context, "public", PUBLIC_URL)?;
+            print_environment(context, "public", PUBLIC_URL);
         }
         Environment::UseLocal { port } => {
             let url = format!("http://localhost:{port}");
@@ -57,6 +57,17 @@ pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
             context.output.note("Logged in as admin and support.");
         }
     }
+    Ok(())
+}
+
+/// A value and nothing else: scripts build on it.
+pub(crate) fn print_variable(context: &Context, variable: &str) -> Result {
+    let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
+    let value = context.state.get(name).ok_or_else(|| {
+        let failure = Failure::refused(format!("there is no variable `{name}`"));
+        failure.hint("`omgctl environment printCurrent` shows what is stored")
+    })?;
+    context.output.bare(value);
     Ok(())
 }
 

@@ -1,7 +1,10 @@
-//! One file per group of commands.
+//! One file per group of commands, and those that are more than one call.
 
 pub(crate) mod admin;
 pub(crate) mod developer;
 pub(crate) mod environment;
 pub(crate) mod image;
+mod init;
+mod invite;
+mod login;
 pub(crate) mod support;

@@ -1,80 +1,258 @@
 //! What support does: tenants, developers and what they may do.
 
+use std::fmt::Display;
+
 use omgservers_protocol::support::{
-    CreateDeveloper, CreateTenant, CreateTenantAlias, CreateTenantPermissions, DeleteTenant,
+    CreateDeveloper, CreateDeveloperAlias, CreateProject, CreateProjectAlias, CreateProjectPermissions, CreateStage,
+    CreateStageAlias, CreateStagePermissions, CreateTenant, CreateTenantAlias, CreateTenantPermissions, CreatedUser,
+    DeleteDeveloper, DeleteProject, DeleteProjectPermissions, DeleteStage, DeleteStagePermissions, DeleteTenant,
+    DeleteTenantPermissions, GetTenantQuotas, ListDevelopers, ListPermissions, ListProjects, ListStages, ListTenants,
+    ListUsage, ResetDeveloperPassword, SetTenantQuotas,
 };
 use omgservers_protocol::text::Text;
 
-use crate::arguments::Support;
+use super::{invite, login};
+use crate::arguments::support::{PermissionCommand, Support};
+use crate::arguments::{Project, Stage, Tenant};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
-use crate::input;
+
+const ROLE: Role = Role::Support;
 
 pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
     match command {
-        Support::UseCredentials(credentials) => {
-            let password = input::password(&credentials.password)?;
-            let token = context.log_in(Role::Support, credentials.user, password).await?;
-            context.output.result(&token, |_| "Logged in as support.".to_owned());
-        }
-        Support::PrintCurrent => context.print_current(Role::Support)?,
-        Support::CreateToken => {
-            let token = context.log_in_again(Role::Support).await?;
-            context.output.result(&token, |_| "Logged in as support.".to_owned());
-        }
-        Support::CreateTenant => {
-            let tenant = context.send(Role::Support, &CreateTenant {}).await?;
-            context.state.set([("TENANT", tenant.id.to_string())])?;
-            context
-                .output
-                .result(&tenant, |tenant| format!("Tenant {} was created.", tenant.id));
-        }
+        Support::Login(command) => login::run(context, ROLE, command).await,
+        Support::CreateTenant => context.ask(ROLE, &CreateTenant {}).await,
         Support::CreateTenantAlias { tenant_id, alias } => {
-            let name = alias.clone();
-            let done = context
-                .send(Role::Support, &CreateTenantAlias { tenant_id, alias })
-                .await?;
+            let sentence = called("Tenant", tenant_id, &alias);
             context
-                .output
-                .result(&done, |_| format!("Tenant {tenant_id} is also called {name}."));
+                .tell(ROLE, &CreateTenantAlias { tenant_id, alias }, |_| sentence)
+                .await
         }
-        Support::DeleteTenant { tenant } => {
+        Support::DeleteTenant(Tenant { tenant }) => {
             let call = DeleteTenant { tenant };
-            let deleted = context.send(Role::Support, &call).await?;
-            context.print_deleted("tenant", &call.tenant, deleted)?;
+            context.delete(ROLE, &call, "tenant", &call.tenant).await
         }
-        Support::CreateDeveloper => create_developer(context).await?,
-        Support::CreateTenantPermission {
-            tenant,
-            user,
-            permission,
-        } => {
-            let call = CreateTenantPermissions {
-                tenant,
-                user_id: user,
-                permissions_to_create: vec![permission],
+        Support::ListTenants(listing) => context.list(ROLE, &listing, |paging| ListTenants { paging }).await,
+        Support::SetTenantQuotas { of, quotas } => {
+            let sentence = format!("The quotas of tenant {} are set.", of.tenant);
+            let call = SetTenantQuotas {
+                tenant: of.tenant,
+                quotas: quotas.into(),
             };
-            let created = context.send(Role::Support, &call).await?;
-            context.output.result(&created, |created| {
-                let (tenant, permission) = (&call.tenant, permission.as_str());
-                if created.created_permissions.is_empty() {
-                    format!("Developer {user} has {permission} on tenant {tenant} already, or the tenant is deleted.")
-                } else {
-                    format!("Developer {user} has {permission} on tenant {tenant} now.")
-                }
-            });
+            context.tell(ROLE, &call, |_| sentence).await
         }
+        Support::GetTenantQuotas(Tenant { tenant }) => context.ask(ROLE, &GetTenantQuotas { tenant }).await,
+        Support::ListUsage { of, listing } => {
+            let call = |paging| ListUsage {
+                tenant: of.tenant.clone(),
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        Support::CreateProject(Tenant { tenant }) => context.ask(ROLE, &CreateProject { tenant }).await,
+        Support::CreateProjectAlias { of, project_id, alias } => {
+            let sentence = called("Project", project_id, &alias);
+            let call = CreateProjectAlias {
+                tenant: of.tenant,
+                project_id,
+                alias,
+            };
+            context.tell(ROLE, &call, |_| sentence).await
+        }
+        Support::DeleteProject(Project { tenant, project }) => {
+            let call = DeleteProject { tenant, project };
+            context.delete(ROLE, &call, "project", &call.project).await
+        }
+        Support::ListProjects { of, listing } => {
+            let call = |paging| ListProjects {
+                tenant: of.tenant.clone(),
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        Support::CreateStage(Project { tenant, project }) => context.ask(ROLE, &CreateStage { tenant, project }).await,
+        Support::CreateStageAlias { of, stage_id, alias } => {
+            let sentence = called("Stage", stage_id, &alias);
+            let call = CreateStageAlias {
+                tenant: of.tenant,
+                stage_id,
+                alias,
+            };
+            context.tell(ROLE, &call, |_| sentence).await
+        }
+        Support::DeleteStage(Stage { tenant, project, stage }) => {
+            let call = DeleteStage { tenant, project, stage };
+            context.delete(ROLE, &call, "stage", &call.stage).await
+        }
+        Support::ListStages { of, listing } => {
+            let call = |paging| ListStages {
+                tenant: of.tenant.clone(),
+                project: of.project.clone(),
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        Support::CreateDeveloper => create_developer(context).await,
+        Support::CreateDeveloperAlias { of, alias } => {
+            let sentence = called("Developer", of.user, &alias);
+            let call = CreateDeveloperAlias {
+                user_id: of.user,
+                alias,
+            };
+            context.tell(ROLE, &call, |_| sentence).await
+        }
+        Support::ResetDeveloperPassword(of) => {
+            let call = ResetDeveloperPassword { user_id: of.user };
+            context.tell(ROLE, &call, new_password).await
+        }
+        Support::DeleteDeveloper(of) => {
+            let call = DeleteDeveloper { user_id: of.user };
+            context.delete(ROLE, &call, "developer", of.user).await
+        }
+        Support::ListDevelopers(listing) => context.list(ROLE, &listing, |paging| ListDevelopers { paging }).await,
+        Support::InviteDeveloper(invitation) => invite::run(context, invitation).await,
+        Support::Permission(command) => run_permission(context, command).await,
     }
-    Ok(())
 }
 
-async fn create_developer(context: &mut Context) -> Result {
-    let developer = context.send(Role::Support, &CreateDeveloper {}).await?;
+/// Calls that grant and revoke differ in their names only: on what, which call, which fields name the place.
+macro_rules! permission {
+    (create, $context:ident, $on:ident, $place:literal, $call:ident { $($field:ident),* }) => {{
+        let (words, place) = ($on.permissions.clone(), format!($place, $($field = $on.of.$field),*));
+        let call = $call {
+            $($field: $on.of.$field,)*
+            user_id: $on.user,
+            permissions_to_create: $on.permissions,
+        };
+        let sentence = |reply: &<$call as omgservers_protocol::Call>::Reply| {
+            let has = reply.created_permissions.iter().map(|word| word.as_str());
+            changed(words.iter().map(|word| word.as_str()), has, |word, is_new| match is_new {
+                true => format!("Developer {} has {word} on {place} now.", $on.user),
+                false => format!("Developer {} has {word} on {place} already, or it is deleted.", $on.user),
+            })
+        };
+        $context.tell(ROLE, &call, sentence).await
+    }};
+    (delete, $context:ident, $on:ident, $place:literal, $call:ident { $($field:ident),* }) => {{
+        let (words, place) = ($on.permissions.clone(), format!($place, $($field = $on.of.$field),*));
+        let call = $call {
+            $($field: $on.of.$field,)*
+            user_id: $on.user,
+            permissions_to_delete: $on.permissions,
+        };
+        let sentence = |reply: &<$call as omgservers_protocol::Call>::Reply| {
+            let had = reply.deleted_permissions.iter().map(|word| word.as_str());
+            changed(words.iter().map(|word| word.as_str()), had, |word, is_new| match is_new {
+                true => format!("Developer {} has {word} on {place} no longer.", $on.user),
+                false => format!("Developer {} did not have {word} on {place}.", $on.user),
+            })
+        };
+        $context.tell(ROLE, &call, sentence).await
+    }};
+}
+
+async fn run_permission(context: &mut Context, command: PermissionCommand) -> Result {
+    match command {
+        PermissionCommand::CreateTenantPermission(on) => {
+            permission!(
+                create,
+                context,
+                on,
+                "tenant {tenant}",
+                CreateTenantPermissions { tenant }
+            )
+        }
+        PermissionCommand::DeleteTenantPermission(on) => {
+            permission!(
+                delete,
+                context,
+                on,
+                "tenant {tenant}",
+                DeleteTenantPermissions { tenant }
+            )
+        }
+        PermissionCommand::CreateProjectPermission(on) => {
+            permission!(
+                create,
+                context,
+                on,
+                "project {project} of tenant {tenant}",
+                CreateProjectPermissions { tenant, project }
+            )
+        }
+        PermissionCommand::DeleteProjectPermission(on) => {
+            permission!(
+                delete,
+                context,
+                on,
+                "project {project} of tenant {tenant}",
+                DeleteProjectPermissions { tenant, project }
+            )
+        }
+        PermissionCommand::CreateStagePermission(on) => {
+            permission!(
+                create,
+                context,
+                on,
+                "stage {stage} of project {project} of tenant {tenant}",
+                CreateStagePermissions { tenant, project, stage }
+            )
+        }
+        PermissionCommand::DeleteStagePermission(on) => {
+            permission!(
+                delete,
+                context,
+                on,
+                "stage {stage} of project {project} of tenant {tenant}",
+                DeleteStagePermissions { tenant, project, stage }
+            )
+        }
+        PermissionCommand::ListPermissions(of) => {
+            let call = |paging| ListPermissions {
+                tenant: of.of.tenant.clone(),
+                project: of.project.clone(),
+                stage: of.stage.clone(),
+                paging,
+            };
+            context.list(ROLE, &of.listing, call).await
+        }
+    }
+}
+
+/// A line for every word that was asked for: whether something changed by it.
+fn changed<'a>(
+    asked: impl Iterator<Item = &'a str>,
+    done: impl Iterator<Item = &'a str> + Clone,
+    line: impl Fn(&str, bool) -> String,
+) -> String {
+    let lines: Vec<_> = asked
+        .map(|word| line(word, done.clone().any(|done| done == word)))
+        .collect();
+    lines.join("\n")
+}
+
+pub(super) fn called(kind: &str, id: impl Display, alias: &Text) -> String {
+    format!("{kind} {id} is also called {alias}.")
+}
+
+pub(super) fn new_password(user: &CreatedUser) -> String {
+    format!("The password of {} is {} from now on.", user.user_id, user.password)
+}
+
+/// Creates a developer and logs in as that developer.
+pub(super) async fn provide_developer(context: &mut Context) -> Result<CreatedUser> {
+    let developer = context.send(ROLE, &CreateDeveloper {}).await?;
     let text = |value: String| {
         Text::new(value).ok_or_else(|| Failure::usage("the service sent a password that is no password"))
     };
     let (user, password) = (text(developer.user_id.to_string())?, text(developer.password.clone())?);
     context.log_in(Role::Developer, user, password).await?;
+    Ok(developer)
+}
+
+async fn create_developer(context: &mut Context) -> Result {
+    let developer = provide_developer(context).await?;
     context.output.result(&developer, |developer| {
         format!(
             "Developer {} was created with the password {}",

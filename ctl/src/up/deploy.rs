@@ -383,7 +383,7 @@ fn describe(lobby: &VenueStatus) -> String {
 /// `None` when the user is unknown there.
 async fn log_in_developer(client: &Client, user: &Developer) -> Result<Option<Client>> {
     let call = CreateToken {
-        user_id: user.user_id,
+        user_id: text(&user.user_id.to_string())?,
         password: text(&user.password)?,
     };
     match send(client, &call).await {

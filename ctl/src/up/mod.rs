@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use clap::Args;
 use omgservers_protocol::text::Text;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::deploy::{Deployed, Game};
 pub(crate) use self::down::Down;
@@ -23,6 +22,7 @@ use self::part::Supervised;
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::output::Output;
+use crate::signals::Signals;
 
 #[derive(Args)]
 pub(crate) struct Up {
@@ -228,33 +228,5 @@ fn print_banner(
              --admin-password and --support-password choose others at the first start",
             up.port
         ));
-    }
-}
-
-/// The ways in which the system asks to stop.
-struct Signals {
-    signals: [Signal; 3],
-}
-
-impl Signals {
-    fn listen() -> Result<Self> {
-        let listen =
-            |kind| signal(kind).map_err(|cause| Failure::refused(format!("cannot listen for signals: {cause}")));
-        Ok(Self {
-            signals: [
-                listen(SignalKind::interrupt())?,
-                listen(SignalKind::terminate())?,
-                listen(SignalKind::hangup())?,
-            ],
-        })
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }
