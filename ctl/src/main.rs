@@ -8,6 +8,8 @@ mod context;
 mod failure;
 mod input;
 mod json;
+mod leash;
+mod local_run;
 mod output;
 mod process;
 mod request_log;
@@ -58,6 +60,7 @@ async fn run(arguments: Arguments, output: Output) -> Result {
         }
         Command::Up(group) => up::run(output, group.command).await,
         Command::Down(group) => up::down::run(output, group.command).await,
+        Command::Leash(leash) => leash::run(leash),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a developer does.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -18,6 +19,8 @@ pub(crate) enum Developer {
     Login(Login),
     /// Make tenant, project, stage and developer as far as they are missing, with the stored login of support
     Init(Init),
+    /// Run a program of this machine as the game servers of a stage, and again whenever it changes
+    Run(Run),
     #[command(flatten)]
     Key(KeyCommand),
     #[command(flatten)]
@@ -324,6 +327,20 @@ pub(crate) struct Init {
     /// Create a version too, from this JSON file; `-` reads it from stdin
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) stage: Stage,
+    /// The program
+    pub(crate) program: PathBuf,
+    /// Deploy a new version with this config, a JSON file; `-` reads it from stdin
+    #[arg(long, visible_alias = "from", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Arguments of the program
+    #[arg(last = true)]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[derive(Args)]

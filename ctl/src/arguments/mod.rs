@@ -18,6 +18,7 @@ pub(crate) use self::environment::Environment;
 pub(crate) use self::place::{Deployment, Listing, Project, Stage, Tenant, Version};
 use self::support::Support;
 use self::word::{text, variable};
+use crate::leash::Leash;
 use crate::up::{Down, Up};
 
 /// The command line of OMGSERVERS
@@ -65,7 +66,11 @@ impl Arguments {
             Command::Developer(group) => group.format,
             Command::Up(group) => group.format,
             Command::Down(group) => group.format,
-            Command::Image(_) | Command::Logs | Command::Get { .. } | Command::Completions { .. } => None,
+            Command::Image(_)
+            | Command::Logs
+            | Command::Get { .. }
+            | Command::Completions { .. }
+            | Command::Leash(_) => None,
         };
         inner.or(self.format).unwrap_or(Format::Text)
     }
@@ -130,6 +135,8 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    #[command(hide = true)]
+    Leash(Leash),
 }
 
 /// A group of commands. `--output` belongs to the groups and not to the root, because `image pack` has its own.

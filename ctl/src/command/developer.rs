@@ -22,7 +22,7 @@ use crate::arguments::developer::{
 use crate::arguments::{Deployment, Project, Stage, Tenant, Version};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
-use crate::{input, upload};
+use crate::{input, local_run, upload};
 
 const ROLE: Role = Role::Developer;
 
@@ -38,6 +38,7 @@ pub(crate) async fn run(context: &mut Context, command: Developer) -> Result {
     match command {
         Developer::Login(command) => login::run(context, ROLE, command).await,
         Developer::Init(init) => init::run(context, init).await,
+        Developer::Run(run) => local_run::run(context, run).await,
         Developer::Key(command) => run_key(context, command).await,
         Developer::Project(command) => run_project(context, command).await,
         Developer::Stage(command) => run_stage(context, command).await,
