@@ -1,5 +1,6 @@
 //! `omgctl`, the command line of OMGSERVERS: what an admin, support and a developer ask of an installation, and
-//! `omgctl up`, which runs a whole installation on this machine.
+//! `omgctl up`, which runs a whole installation on this machine. Called `omgserversctl`, it speaks as the script of that
+//! name did.
 
 mod archive;
 mod arguments;
@@ -10,6 +11,7 @@ mod input;
 mod json;
 mod leash;
 mod local_run;
+mod old_face;
 mod output;
 mod process;
 mod request_log;
@@ -30,6 +32,14 @@ use crate::output::Output;
 fn main() -> ExitCode {
     // A second provider cannot be there yet: this is the first thing that the process does.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if let Some((program, words)) = words.split_first()
+        && old_face::is_called_by(program)
+    {
+        return ExitCode::from(run_old_face(program, words));
+    }
     let arguments = Arguments::read();
     let output = Output::new(arguments.format());
     match run(arguments, output) {
@@ -39,6 +49,11 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit)
         }
     }
+}
+
+#[tokio::main]
+async fn run_old_face(program: &str, words: &[String]) -> u8 {
+    old_face::run(program, words).await
 }
 
 #[tokio::main]
