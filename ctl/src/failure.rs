@@ -116,6 +116,9 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
                 .to_owned()
         }
         (404, Qualifier::ParentNotFound, _) => "what it should belong to is missing or deleted".to_owned(),
+        (404, _, Some(Role::Support)) => {
+            "`omgctl support listTenants --all` and `listProjects TENANT --all` show what is there".to_owned()
+        }
         (404, _, Some(Role::Developer)) if route.ends_with("get-tenant-details") => {
             "names and ids are both understood; support names a tenant by `omgctl support createTenantAlias`".to_owned()
         }

@@ -22,9 +22,10 @@ mod table;
 mod up;
 mod upload;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Format};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Output;
@@ -32,17 +33,26 @@ use crate::output::Output;
 fn main() -> ExitCode {
     // A second provider cannot be there yet: this is the first thing that the process does.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let words: Vec<String> = std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    if let Some((program, words)) = words.split_first()
-        && old_face::is_called_by(program)
-    {
-        return ExitCode::from(run_old_face(program, words));
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let program = words
+        .first()
+        .map(|program| program.to_string_lossy())
+        .unwrap_or_default();
+    if old_face::is_called_by(&program) {
+        let words: Vec<_> = words[1..]
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        return ExitCode::from(run_old_face(&program, &words));
     }
-    let arguments = Arguments::read();
-    let output = Output::new(arguments.format());
-    match run(arguments, output) {
+    let (output, result) = if words.get(1).is_some_and(|word| word == leash::WORD) {
+        (Output::new(Format::Text), leash::run(&words[2..]))
+    } else {
+        let arguments = Arguments::read();
+        let output = Output::new(arguments.format());
+        (output, run(arguments, output))
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
@@ -75,7 +85,6 @@ async fn run(arguments: Arguments, output: Output) -> Result {
         }
         Command::Up(group) => up::run(output, group.command).await,
         Command::Down(group) => up::down::run(output, group.command).await,
-        Command::Leash(leash) => leash::run(leash),
     }
 }
 

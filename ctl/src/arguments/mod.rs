@@ -18,7 +18,6 @@ pub(crate) use self::environment::Environment;
 pub(crate) use self::place::{Deployment, Listing, Project, Stage, Tenant, Version};
 use self::support::Support;
 use self::word::{text, variable};
-use crate::leash::Leash;
 use crate::up::{Down, Up};
 
 /// The command line of OMGSERVERS
@@ -66,11 +65,7 @@ impl Arguments {
             Command::Developer(group) => group.format,
             Command::Up(group) => group.format,
             Command::Down(group) => group.format,
-            Command::Image(_)
-            | Command::Logs
-            | Command::Get { .. }
-            | Command::Completions { .. }
-            | Command::Leash(_) => None,
+            Command::Image(_) | Command::Logs | Command::Get { .. } | Command::Completions { .. } => None,
         };
         inner.or(self.format).unwrap_or(Format::Text)
     }
@@ -135,8 +130,6 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    #[command(hide = true)]
-    Leash(Leash),
 }
 
 /// A group of commands. `--output` belongs to the groups and not to the root, because `image pack` has its own.
@@ -246,12 +239,15 @@ mod tests {
         while let Some((path, command)) = left.pop() {
             let below: Vec<_> = command
                 .get_subcommands()
-                .filter(|below| below.get_name() != "help" && !below.is_hide_set())
+                .filter(|below| below.get_name() != "help")
                 .map(|below| (format!("{path} {}", below.get_name()).trim().to_owned(), below.clone()))
                 .collect();
-            let is_there = said
-                .iter()
-                .any(|line| (line == &path || line.starts_with(&format!("{path} "))) && !line.contains("--help"));
+            let wanted = kebab(&path);
+            let is_it = |line: &String| {
+                let command = line.split_whitespace().take(path.split(' ').count());
+                kebab(&command.collect::<Vec<_>>().join(" ")) == wanted && !line.contains("--help")
+            };
+            let is_there = said.iter().any(is_it);
             if below.is_empty() && !is_there && !WITHOUT_SNAPSHOT.contains(&path.as_str()) {
                 missing.push(path);
             }

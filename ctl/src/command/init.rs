@@ -167,7 +167,8 @@ async fn provide_stage(context: &Context, tenant: &Text, project: &Text, stage: 
 
 /// Whoever is logged in as developer and still known there; else a new one.
 async fn provide_developer(context: &mut Context) -> Result<UserId> {
-    if let Some(user) = context.stored(Role::Developer, "USER") {
+    let stored = ["USER", "PASSWORD"].map(|suffix| context.stored(Role::Developer, suffix));
+    if let [Some(user), Some(_)] = stored {
         match context.log_in_again(Role::Developer).await {
             Ok(_) => return id_of(context, &user).await,
             Err(refused) if matches!(refused.status, Some(401 | 404)) => context.output.note(format_args!(

@@ -67,7 +67,7 @@ pub(super) async fn run(context: &mut Context, invitation: Invitation) -> Result
     });
     let count: usize = places.iter().map(|(_, stages)| stages.len()).sum();
     context.output.note(format_args!(
-        "Send this to that person: the password is shown this once. It opens {} projects with {count} stages.",
+        "Send this to that person: the password is shown this once. Opened projects: {}, stages: {count}.",
         places.len()
     ));
     Ok(())

@@ -309,6 +309,6 @@ mod tests {
                 assert!(question.operation.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
             }
         }
-        assert_eq!(ROWS.len(), 53);
+        assert_eq!(ROWS.len(), 52);
     }
 }
