@@ -5,14 +5,14 @@ use std::path::Path;
 use crate::run::{Transcript, answer, omgctl, text};
 use crate::service::Service;
 
-struct Setting {
-    folder: tempfile::TempDir,
-    service: Service,
-    transcript: Transcript,
+pub(crate) struct Setting {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) service: Service,
+    pub(crate) transcript: Transcript,
 }
 
 /// A service that answers, and an environment that names it.
-fn setting() -> Setting {
+pub(crate) fn setting() -> Setting {
     let folder = tempfile::tempdir().unwrap();
     let service = Service::new(folder.path());
     let url = format!("http://{}", service.clone().start());
@@ -26,7 +26,7 @@ fn setting() -> Setting {
 }
 
 /// Runs a command that must succeed, for what it leaves behind.
-fn run(folder: &Path, line: &str) -> String {
+pub(crate) fn run(folder: &Path, line: &str) -> String {
     let mut command = omgctl(folder);
     command.args(line.split_whitespace());
     let answer = answer(command, "");
@@ -128,6 +128,7 @@ fn refusals_say_what_helps() {
         .run("developer createStage 100 forbidden");
     transcript
         .run("developer deployVersion 100 200 forbidden 400")
+        .run("developer deployVersion poor 200 300 400")
         .run("developer deployVersion 100 200 300 404");
     transcript
         .run("developer getTenantDetails broken")
@@ -139,7 +140,11 @@ fn refusals_say_what_helps() {
         "developer createVersion 100 200 -",
         r#"{"modes": [{"name": "x", "min_players": 1, "max_players": 1, "groups": []}]}"#,
     );
-    transcript.run("environment printVariable NOTHING").check("refusals");
+    transcript
+        .run("environment printVariable NOTHING")
+        .run("get NOTHING")
+        .run("image pack --binary nowhere --tag game:dev --output game.tar")
+        .check("refusals");
 }
 
 #[test]
@@ -167,10 +172,14 @@ fn without_an_installation_the_next_step_is_told() {
         .unwrap()
         .port();
     let mut transcript = Transcript::new(folder.path()).replace(port.to_string(), "PORT");
-    transcript.run("support createTenant").run("environment printCurrent");
+    transcript
+        .run("support createTenant")
+        .run("environment printCurrent")
+        .run("logs");
     transcript.run(&format!("environment useEnvironment nobody http://127.0.0.1:{port}"));
     transcript
         .run("support useCredentials support support")
+        .run("environment usePublic")
         .run("environment reset")
         .run("support createTenant");
     transcript.check("nobody");
@@ -190,7 +199,7 @@ fn a_password_from_stdin_is_neither_an_argument_nor_in_the_log() {
         "{log}"
     );
     assert!(
-        !log.contains("developer-password") && !log.contains("token-of"),
+        !log.contains("developer-password") && !log.contains("token.of"),
         "{log}"
     );
     // A later command can log in again with what is stored.

@@ -1,6 +1,6 @@
 //! What people read first.
 
-use crate::run::Transcript;
+use crate::run::{Transcript, answer, omgctl, text};
 
 #[test]
 fn help_lists_what_there_is() {
@@ -17,7 +17,32 @@ fn help_lists_what_there_is() {
         .run("developer deployVersion --help")
         .run("image pack --help")
         .run("up --help");
-    transcript.run("down --help").check("help");
+    transcript
+        .run("down --help")
+        .run("help support createStagePermission")
+        .run("developer run --help")
+        .run("developer createVersion --help")
+        .check("help");
+}
+
+#[test]
+fn shells_learn_the_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let mut command = omgctl(folder.path());
+        command.args(["completions", shell]);
+        let script = answer(command, "");
+        assert!(
+            script.status.success() && text(&script.stdout).contains("deployVersion"),
+            "{shell}"
+        );
+        assert!(
+            !text(&script.stdout).contains("leash"),
+            "{shell} completes what is not for people"
+        );
+    }
+    let mut transcript = Transcript::new(folder.path());
+    transcript.run("completions tcsh").check("completions");
 }
 
 #[test]

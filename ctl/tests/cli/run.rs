@@ -1,6 +1,7 @@
 //! Runs `omgctl` and compares what it says with files.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -38,16 +39,33 @@ impl Transcript {
         self.run_with_input(line, "")
     }
 
+    /// A command on every line.
+    pub(crate) fn run_all(&mut self, lines: &str) -> &mut Self {
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            self.run(line);
+        }
+        self
+    }
+
     pub(crate) fn run_with_input(&mut self, line: &str, input: &str) -> &mut Self {
+        self.add("omgctl", line, input, str::to_owned)
+    }
+
+    /// By the name of the old script.
+    pub(crate) fn run_old(&mut self, line: &str) -> &mut Self {
+        self.add("omgserversctl", line, "", without_times)
+    }
+
+    fn add(&mut self, program: &str, line: &str, input: &str, clean: fn(&str) -> String) -> &mut Self {
         let mut command = omgctl(&self.folder);
-        command.args(line.split_whitespace());
+        command.arg0(program).args(line.split_whitespace());
         let answer = answer(command, input);
         let (stdout, stderr) = (text(&answer.stdout), text(&answer.stderr));
         let exit = answer.status.code().expect("it was not killed");
         self.text += &format!(
-            "$ omgctl {line}\n{}{}exit {exit}\n\n",
-            marked("", &stdout),
-            marked("! ", &stderr)
+            "$ {program} {line}\n{}{}exit {exit}\n\n",
+            marked("", &clean(&stdout)),
+            marked("! ", &clean(&stderr))
         );
         self
     }
@@ -82,6 +100,24 @@ pub(crate) fn answer(mut command: Command, input: &str) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// `DATE` instead of the six words that `date` prints, and no milliseconds.
+fn without_times(text: &str) -> String {
+    let line = |line: &str| {
+        let days = ["Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "];
+        if days.iter().any(|day| line.starts_with(day)) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let year = words[5];
+            let rest = line.split_once(&format!(" {year} ")).unwrap().1;
+            return format!("DATE {rest}");
+        }
+        match (line.split_once(" after "), line.split_once(" ms:")) {
+            (Some((before, _)), Some((_, after))) => format!("{before} after N ms:{after}"),
+            _ => line.to_owned(),
+        }
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn marked(mark: &str, text: &str) -> String {

@@ -13,7 +13,8 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-const CREATED: &str = "2025-01-23T10:20:30Z";
+use crate::local_run::stand_in as local_run;
+use crate::replies::{self, CREATED, page};
 
 #[derive(Clone)]
 pub(crate) struct Service {
@@ -22,7 +23,7 @@ pub(crate) struct Service {
 }
 
 /// What it remembers, by name.
-type World = BTreeMap<String, Value>;
+pub(crate) type World = BTreeMap<String, Value>;
 
 impl Service {
     /// State and the list of calls are kept in that folder.
@@ -66,14 +67,22 @@ impl Service {
         calls.iter().map(|call| call.as_str().unwrap().to_owned()).collect()
     }
 
-    fn read(&self) -> World {
+    /// Changes what it remembers, from outside.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut World)) {
+        let _guard = self.lock.lock().unwrap();
+        let mut world = self.read();
+        change(&mut world);
+        std::fs::write(&*self.file, serde_json::to_vec(&world).unwrap()).unwrap();
+    }
+
+    pub(crate) fn read(&self) -> World {
         std::fs::read(&*self.file)
             .map(|content| serde_json::from_slice(&content).unwrap())
             .unwrap_or_default()
     }
 }
 
-type Answer = Result<Value, (u16, &'static str, &'static str)>;
+pub(crate) type Answer = Result<Value, (u16, &'static str, &'static str)>;
 
 async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let _guard = service.lock.lock().unwrap();
@@ -84,20 +93,41 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
     else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let call: Value = serde_json::from_slice(&body).unwrap();
+    // A form is the only body that is no JSON.
+    let call: Value = if operation == "upload-files-archive" {
+        std::fs::write(service.file.with_file_name("uploaded"), &body).unwrap();
+        let form = String::from_utf8_lossy(&body);
+        let tenant = form.split_once("name=\"tenant\"\r\n\r\n").unwrap().1;
+        json!({"tenant": tenant.split_once("\r\n").unwrap().0})
+    } else {
+        serde_json::from_slice(&body).unwrap()
+    };
     let token = headers
         .get("authorization")
         .map(|value| value.to_str().unwrap().to_owned());
     let mut world = service.read();
+    let accepted = [format!("Bearer token.of.{area}"), format!("Bearer key-of-{area}")];
     let answer = if operation == "create-token" {
-        log_in(area, &call)
-    } else if token != Some(format!("Bearer token-of-{area}")) {
+        log_in(&world, area, &call)
+    } else if world.contains_key("expired") && area == "developer" {
+        world.remove("expired");
+        Err((401, "WRONG_CREDENTIALS", "the token has expired"))
+    } else if !token.is_some_and(|token| accepted.contains(&token)) {
         Err((401, "WRONG_CREDENTIALS", "the token is not valid"))
+    } else if operation == "change-password" {
+        world.insert(format!("password {area}"), call["new_password"].clone());
+        Ok(json!({}))
+    } else if operation == "renew-token" {
+        Ok(json!({"raw_token": format!("token.of.{area}")}))
+    } else if let Some(answer) = local_run::answer(&mut world, operation, &call) {
+        answer
     } else {
         operate(&mut world, operation, &call)
     };
-    let calls = world.entry("calls".to_owned()).or_insert(json!([]));
-    calls.as_array_mut().unwrap().push(json!(format!("{area} {operation}")));
+    if operation != "interchange-local-run" {
+        let calls = world.entry("calls".to_owned()).or_insert(json!([]));
+        calls.as_array_mut().unwrap().push(json!(format!("{area} {operation}")));
+    }
     std::fs::write(&*service.file, serde_json::to_vec(&world).unwrap()).unwrap();
     match answer {
         Ok(reply) => axum::Json(reply).into_response(),
@@ -108,26 +138,35 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
     }
 }
 
-fn log_in(area: &str, call: &Value) -> Answer {
+fn log_in(world: &World, area: &str, call: &Value) -> Answer {
     let user = call
         .get("user")
         .or(call.get("user_id"))
         .and_then(Value::as_str)
         .unwrap();
     let known = match area {
-        "developer" => user == "700",
+        "developer" => user == "700" || world.contains_key(&format!("developer {user}")),
         area => user == area,
     };
-    let password = if area == "developer" {
-        "developer-password"
-    } else {
-        area
+    let password = match (world.get(&format!("password {area}")), area) {
+        (Some(changed), _) => changed.clone(),
+        (None, "developer") => json!("developer-password"),
+        (None, area) => json!(area),
     };
     match (known, call["password"] == password) {
-        (true, true) => Ok(json!({"raw_token": format!("token-of-{area}")})),
+        (true, true) => Ok(json!({"raw_token": format!("token.of.{area}")})),
         (true, false) => Err((401, "WRONG_CREDENTIALS", "wrong password")),
         (false, _) => Err((404, "OBJECT_NOT_FOUND", "there is no such user")),
     }
+}
+
+/// The names that something was given.
+fn aliases(world: &World, kind: &str, id: &str) -> Value {
+    let names = world.iter().filter_map(|(key, value)| {
+        let name = key.strip_prefix(kind)?.strip_prefix(' ')?;
+        (value == id).then(|| json!({"id": "7", "created": CREATED, "qualifier": "X", "entity_id": id, "value": name}))
+    });
+    names.collect()
 }
 
 fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
@@ -136,6 +175,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             Some("forbidden") => return Err((403, "PERMISSION_NOT_FOUND", "a permission is missing")),
             Some("broken") => return Err((500, "INTERNAL_EXCEPTION_OCCURRED", "internal error")),
             Some("away") => return Err((503, "INTERNAL_EXCEPTION_OCCURRED", "no instance of the service answers")),
+            Some("poor") => return Err((403, "QUOTA_EXCEEDED", "the tenant may not have more runtimes")),
             Some(alias) if alias.parse::<i64>().is_err() && !world.contains_key(&format!("{name} {alias}")) => {
                 return Err((404, "OBJECT_NOT_FOUND", "there is nothing of that name"));
             }
@@ -149,7 +189,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
     Ok(match operation {
         "generate-id" => json!({"id": "790000000000000001"}),
         "create-tenant" => json!({"id": "100"}),
-        "create-tenant-alias" | "create-project-alias" | "create-stage-alias" => {
+        "create-tenant-alias" | "create-project-alias" | "create-stage-alias" | "create-developer-alias" => {
             let alias = call["alias"].as_str().unwrap();
             if alias == "taken" {
                 return Err((400, "DB_CONSTRAINT_VIOLATED", "the alias is there already"));
@@ -158,13 +198,27 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
                 .strip_prefix("create-")
                 .and_then(|rest| rest.strip_suffix("-alias"))
                 .unwrap();
-            world.insert(format!("{kind} {alias}"), json!(true));
+            let id = ["tenant_id", "project_id", "stage_id", "user_id"].map(|name| call.get(name).cloned());
+            world.insert(format!("{kind} {alias}"), id.into_iter().flatten().next().unwrap());
             json!({})
         }
         "create-developer" => json!({"user_id": "700", "password": "developer-password"}),
-        "create-tenant-permissions" => json!({"created_permissions": call["permissions_to_create"]}),
-        "create-project" => json!({"project_id": "200", "stage_id": "300"}),
-        "create-stage" => json!({"stage_id": "301"}),
+        operation if operation.ends_with("-permissions") && operation.starts_with("create-") => {
+            // Whoever has the number 701 has everything already.
+            let has = call["user_id"] == "701";
+            json!({"created_permissions": if has { json!([]) } else { call["permissions_to_create"].clone() }})
+        }
+        operation if operation.ends_with("-permissions") && operation.starts_with("delete-") => {
+            json!({"deleted_permissions": call["permissions_to_delete"]})
+        }
+        "create-project" => {
+            world.insert("made".to_owned(), json!(["300"]));
+            json!({"project_id": "200", "stage_id": "300"})
+        }
+        "create-stage" => {
+            world.insert("made".to_owned(), json!(["300", "301"]));
+            json!({"stage_id": "301"})
+        }
         "create-version" => json!({"version_id": "400"}),
         "create-image" => json!({"created": true}),
         "deploy-version" if call["version_id"] == "404" => {
@@ -186,7 +240,28 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             "stages": [stage],
             "versions": [{"id": "400", "created": CREATED, "project_id": "200"}]}}),
         "get-stage-details" => json!({"details": {
-            "stage": stage, "permissions": [grant("DEPLOYMENT_MANAGER", "stage_id")], "deployments": deployments}}),
+            "stage": stage, "permissions": [grant("DEPLOYMENT_MANAGER", "stage_id")], "deployments": deployments,
+            "maintenance": world.get("maintenance").cloned().unwrap_or_default()}}),
+        "set-stage-maintenance" => {
+            let message = call["message"].as_str();
+            let closed = message.map(|message| json!({"message": message, "since": CREATED}));
+            world.insert("maintenance".to_owned(), closed.unwrap_or_default());
+            json!({})
+        }
+        "list-projects" => {
+            let made = world.contains_key("made");
+            let row = json!({"id": "200", "tenant_id": "100", "created": CREATED, "aliases": aliases(world, "project", "200")});
+            page(if made { vec![row] } else { vec![] }, call)
+        }
+        "list-stages" => {
+            let made = world.get("made").and_then(Value::as_array).cloned().unwrap_or_default();
+            let row = |id: &Value| {
+                let names = aliases(world, "stage", id.as_str().unwrap());
+                json!({"id": id, "tenant_id": "100", "project_id": "200", "created": CREATED, "aliases": names})
+            };
+            page(made.iter().map(row).collect(), call)
+        }
+        "list-deployments" => page(deployments.as_array().unwrap().clone(), call),
         "get-version-details" => json!({"details": {
             "version": {"id": "400", "tenant_id": "100", "project_id": "200", "created": CREATED},
             "build_requests": [],
@@ -203,6 +278,9 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
                 .any(|name| call.get(*name) == Some(&json!("999")));
             json!({"deleted": !gone})
         }
-        operation => panic!("nobody should ask for {operation}"),
+        operation => match replies::reply(operation, call) {
+            Some(reply) => reply,
+            None => panic!("nobody should ask for {operation}"),
+        },
     })
 }

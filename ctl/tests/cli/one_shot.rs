@@ -1,0 +1,60 @@
+//! Commands that do many things at once.
+
+use crate::commands::{run, setting};
+
+#[test]
+fn a_place_for_a_game_is_made_once_and_found_again() {
+    let mut setting = setting();
+    let folder = setting.folder.path().to_owned();
+    run(&folder, "support useCredentials support support");
+    std::fs::write(folder.join("version.json"), r#"{"modes": []}"#).unwrap();
+    let transcript = &mut setting.transcript;
+    transcript.run("developer init acme hello");
+    let made = setting.service.calls().len();
+    transcript.run("developer init acme hello --from version.json");
+    let calls = setting.service.calls();
+    let again: Vec<_> = calls[made..]
+        .iter()
+        .filter(|call| call.contains(" create-") && !call.ends_with("-permissions"))
+        .collect();
+    assert_eq!(again, ["developer create-token", "developer create-version"]);
+    transcript.run("developer init acme hello --stage test --output json");
+    transcript.run("get TENANT").run("get STAGE").check("init");
+}
+
+#[test]
+fn a_developer_who_is_not_known_any_more_is_made_anew() {
+    let setting = setting();
+    let folder = setting.folder.path();
+    run(folder, "support useCredentials support support");
+    let environment = folder.join(".omgserversctl/environment");
+    let mut stored = std::fs::read_to_string(&environment).unwrap();
+    stored += "export OMGSERVERSCTL_DEVELOPER_USER=1\nexport OMGSERVERSCTL_DEVELOPER_PASSWORD=x\n";
+    std::fs::write(&environment, stored).unwrap();
+    run(folder, "developer init acme hello");
+    assert_eq!(run(folder, "get DEVELOPER_USER"), "700");
+}
+
+#[test]
+fn somebody_is_invited_with_everything_that_is_needed() {
+    let mut setting = setting();
+    let folder = setting.folder.path().to_owned();
+    run(&folder, "support useCredentials support support");
+    let transcript = &mut setting.transcript;
+    transcript.run("support inviteDeveloper nobody");
+    assert!(
+        !setting.service.calls().contains(&"support create-developer".to_owned()),
+        "a wrong name leaves nobody behind"
+    );
+    run(&folder, "developer init acme hello");
+    let transcript = &mut setting.transcript;
+    transcript.run_all(
+        "
+        support inviteDeveloper acme
+        support inviteDeveloper acme --project hello --stage prod --name bob
+        support inviteDeveloper acme --output json
+        support inviteDeveloper acme --stage prod
+        ",
+    );
+    transcript.check("invite");
+}
