@@ -72,7 +72,14 @@ impl Service {
         let _guard = self.lock.lock().unwrap();
         let mut world = self.read();
         change(&mut world);
-        std::fs::write(&*self.file, serde_json::to_vec(&world).unwrap()).unwrap();
+        self.write(&world);
+    }
+
+    /// At once or not at all: tests read while it answers.
+    fn write(&self, world: &World) {
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(world).unwrap()).unwrap();
+        std::fs::rename(new, &*self.file).unwrap();
     }
 
     pub(crate) fn read(&self) -> World {
@@ -128,7 +135,7 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
         let calls = world.entry("calls".to_owned()).or_insert(json!([]));
         calls.as_array_mut().unwrap().push(json!(format!("{area} {operation}")));
     }
-    std::fs::write(&*service.file, serde_json::to_vec(&world).unwrap()).unwrap();
+    service.write(&world);
     match answer {
         Ok(reply) => axum::Json(reply).into_response(),
         Err((status, qualifier, message)) => {
