@@ -251,32 +251,39 @@ impl Session<'_> {
             }
             Err(cause) => cause,
         };
-        let failure = match cause.status() {
+        let done = match cause.status() {
             None | Some(500..) => return Ok(self.wait_for_service(&cause)),
             Some(404) => {
                 output.note("The service has forgotten this run, so it is started again.");
-                match start(self.context, &self.stage).await {
-                    Ok(run_id) => {
-                        self.run_id = run_id;
-                        return Ok(Duration::ZERO);
-                    }
-                    Err(failure) => failure,
-                }
+                self.start_again().await
             }
-            Some(401) => match self.context.log_in_again(ROLE).await {
-                Ok(_) => {
-                    self.client = self.context.client_of(ROLE)?;
-                    return Ok(ASK_INTERVAL);
-                }
-                Err(failure) => failure,
-            },
-            Some(_) => Failure::refused(format!("the service refuses this run: {cause}")),
+            Some(401) => self.log_in_again().await,
+            Some(_) => Err(Failure::refused(format!("the service refuses this run: {cause}"))),
         };
-        if failure.is_silence() {
-            Ok(self.wait_for_service(&failure.message))
-        } else {
-            Err(failure)
+        match done {
+            Ok(()) => Ok(ASK_INTERVAL),
+            Err(failure) if failure.is_silence() => Ok(self.wait_for_service(&failure.message)),
+            Err(failure) => Err(failure),
         }
+    }
+
+    async fn start_again(&mut self) -> Result {
+        let started = match start(self.context, &self.stage).await {
+            // The token may expire at any moment, this one too.
+            Err(refused) if refused.status == Some(401) => {
+                self.log_in_again().await?;
+                start(self.context, &self.stage).await
+            }
+            started => started,
+        };
+        self.run_id = started?;
+        Ok(())
+    }
+
+    async fn log_in_again(&mut self) -> Result {
+        self.context.log_in_again(ROLE).await?;
+        self.client = self.context.client_of(ROLE)?;
+        Ok(())
     }
 
     /// Nobody answers: how long to wait this time.
