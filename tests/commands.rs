@@ -128,3 +128,100 @@ fn walk(terminal: &Terminal<'_>, base: &str) -> String {
     terminal.run(&["developer", "deployVersion", "acme", "shooter", "prod", &version]);
     terminal.variable("DEPLOYMENT")
 }
+
+/// `./omgserversctl.sh`, as the first documentation spells it.
+fn old(folder: &Path, line: &str) -> String {
+    let output = Command::new("./omgserversctl.sh")
+        .args(line.split_whitespace())
+        .env_remove("OMGSERVERSCTL_DIRECTORY")
+        .current_dir(folder)
+        .output()
+        .expect("omgserversctl.sh runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "./omgserversctl.sh {line}\n{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_documentation_is_followed_word_by_word_with_the_old_tool() {
+    let installation = Installation::start(Options::default()).await;
+    let (folder, base) = (installation.folder(), installation.base.clone());
+    std::os::unix::fs::symlink(harness::program("omgctl"), folder.join("omgserversctl.sh")).expect("a link");
+    std::fs::write(
+        folder.join("config.json"),
+        serde_json::to_string(&game_config()).expect("JSON"),
+    )
+    .expect("a config");
+    std::fs::create_dir(folder.join("files")).expect("a folder");
+    std::fs::write(folder.join("files/main.lua"), "print('hello')").expect("a file");
+    tokio::task::block_in_place(|| {
+        let run = |line: &str| old(&folder, line);
+        let variable = |name: &str| run(&format!("environment printVariable {name}"));
+        run(&format!("environment useEnvironment local {base}"));
+        assert!(run("admin useCredentials admin admin").contains(" local Admin token was created"));
+        assert!(run("admin calculateShard 1").contains("SHARD_INDEX=1, SERVER_URI="));
+        run("support useCredentials support support");
+        assert!(run("support createTenant").contains(" local Tenant was created, TENANT="));
+        let tenant = variable("TENANT");
+        run(&format!("support createTenantAlias {tenant} omgservers"));
+        assert!(run("support createDeveloper").contains("Developer was created, DEVELOPER_USER="));
+        let (user, password) = (variable("DEVELOPER_USER"), variable("DEVELOPER_PASSWORD"));
+        let granted = run(&format!(
+            "support createTenantPermission omgservers {user} PROJECT_MANAGER"
+        ));
+        assert!(
+            granted.contains("Created permissions, CREATED_PERMISSION=[\"PROJECT_MANAGER\"]"),
+            "{granted}"
+        );
+        run(&format!(
+            "support createTenantPermission omgservers {user} TENANT_VIEWER"
+        ));
+        run(&format!("developer useCredentials {user} {password}"));
+        assert!(run("developer createProject omgservers").contains("Project was created, PROJECT="));
+        let (project, stage) = (variable("PROJECT"), variable("STAGE"));
+        run(&format!("developer createProjectAlias omgservers {project} game"));
+        run(&format!("developer createStageAlias omgservers {stage} prod"));
+        assert!(run("developer createVersion omgservers game config.json").contains("Version was created, VERSION="));
+        let version = variable("VERSION");
+        let uploaded = run(&format!("developer uploadFilesArchive omgservers {version} files"));
+        assert!(
+            uploaded.contains("Files archive was uploaded, FILES_ARCHIVE="),
+            "{uploaded}"
+        );
+        // The push of the first documentation needs a registry; the image is named instead.
+        let terminal = Terminal { folder: &folder };
+        terminal.run(&["environment", "useEnvironment", "story", &base]);
+        terminal.run(&["developer", "useCredentials", &user, &password]);
+        let image = shooter::image();
+        terminal.run(&[
+            "developer",
+            "createImage",
+            "omgservers",
+            "game",
+            &version,
+            "UNIVERSAL",
+            &image,
+        ]);
+        let deployed = run(&format!("developer deployVersion omgservers game prod {version}"));
+        assert!(deployed.contains("Deployment was created, DEPLOYMENT="), "{deployed}");
+        let details = run("developer getTenantDetails omgservers");
+        assert!(details.contains("\"projects\": ["), "{details}");
+    });
+    let deployment = tokio::task::block_in_place(|| old(&folder, "environment printVariable DEPLOYMENT"));
+    eventually("a lobby runs", || async {
+        let line = format!("developer getDeploymentDetails omgservers {deployment}");
+        let details = tokio::task::block_in_place(|| old(&folder, &line));
+        details.contains("\"OPEN\"").then_some(())
+    })
+    .await;
+    tokio::task::block_in_place(|| {
+        let deleted = old(&folder, &format!("developer deleteDeployment omgservers {deployment}"));
+        assert!(deleted.contains("Deployment was deleted"), "{deleted}");
+        assert!(old(&folder, "support deleteTenant omgservers").contains("Tenant was deleted, TENANT=omgservers"));
+    });
+    installation.stop().await;
+}
