@@ -27,6 +27,14 @@ fn cpu_time_in(stat: &str) -> Option<Duration> {
     Some(TICK * (user + system))
 }
 
+/// Memory of a process that is its own, in megabytes.
+pub(crate) fn memory_mb(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kilobytes.with_context(|| format!("process {pid} says nothing of its memory"))? / 1_024.0)
+}
+
 /// CPU time of this thread so far: on a busy machine, what a short piece of work costs.
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -10,8 +10,10 @@ mod nginx;
 mod pgbench;
 mod platform;
 mod report;
+mod shards;
 mod shooter;
 mod start;
+mod up;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ use report::Report;
 const BENCHES: [(&str, &str); 4] = [
     (
         "api",
-        "CPU of the service per token-checked call; one-row writes against pgbench (package: postgresql)",
+        "CPU of the service per call, writes against pgbench, many shards, memory, time to start (package: postgresql)",
     ),
     (
         "dispatcher",

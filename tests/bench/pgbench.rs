@@ -24,7 +24,7 @@ pub(crate) async fn run(folder: &Path, database: &str, clients: u32, transaction
         format!("--transactions={transactions}"),
     ]);
     for shard in 0..SHARDS {
-        let path = folder.join(format!("create-tenant-{shard}.sql"));
+        let path = folder.join(format!("create-user-{shard}.sql"));
         std::fs::write(&path, script(shard))?;
         command.arg("--file").arg(path);
     }
@@ -41,14 +41,14 @@ pub(crate) async fn run(folder: &Path, database: &str, clients: u32, transaction
     rate(&said).with_context(|| format!("pgbench says no rate: {said}"))
 }
 
-/// What `support/create-tenant` sends to Postgres, in as many round trips: the opening of a transaction in a shard with
+/// What `player/create-user` sends to Postgres, in as many round trips: the opening of a transaction in a shard with
 /// its fence, the row, the commit.
 fn script(shard: u32) -> String {
     format!(
         "\\set id random(1, 9000000000000000000)\n\
          BEGIN \\; SET LOCAL search_path TO shard_{shard:05} \\; SET LOCAL lock_timeout TO '5s' \\; \
          SELECT pg_advisory_xact_lock_shared(1330464595, {shard});\n\
-         insert into tenant (id) values (:id);\n\
+         insert into account (id, role, password_hash) values (:id, 'player', 'sha256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=');\n\
          COMMIT;\n"
     )
 }
