@@ -17,12 +17,16 @@ pub mod mux;
 mod openapi;
 pub mod player;
 pub mod runtime;
+#[cfg(feature = "server")]
+pub mod setting;
 pub mod support;
 #[cfg(feature = "telemetry")]
 pub mod telemetry;
 pub mod text;
 #[cfg(feature = "token")]
 pub mod token;
+#[cfg(feature = "server")]
+pub mod trace;
 pub mod w1;
 
 pub use call::Call;

@@ -136,6 +136,8 @@ mod tests {
     fn durations_have_units() {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("3h"), Ok(Duration::from_secs(3 * 3_600)));
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
         assert!(duration("0s").is_err() && duration("1w").is_err() && duration("x").is_err());
     }
 
