@@ -7,6 +7,7 @@ mod docs;
 mod evening;
 mod faults;
 mod http;
+mod limits;
 mod old_sdks;
 mod openapi;
 mod routes;

@@ -36,6 +36,8 @@ pub enum Qualifier {
     ShardLocked,
     QuotaExceeded,
     StageInMaintenance,
+    /// Of an address, of a user, or with wrong passwords; the header `Retry-After` says when to come back.
+    TooManyRequests,
     InternalExceptionOccurred,
     /// One that this build does not know.
     #[serde(other)]

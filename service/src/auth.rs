@@ -1,6 +1,6 @@
 //! Passwords and tokens.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use omgservers_protocol::id::{ClientId, RuntimeId, UserId};
 use omgservers_protocol::token::{Audience, Claims, Keys, Role, Signer, Verifier};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
 use crate::ids::now_ms;
@@ -20,6 +21,8 @@ const RUNTIME_TOKEN_LIFE_S: i64 = 30 * 24 * 3_600;
 const WEBSOCKET_TOKEN_LIFE_S: i64 = 60;
 /// Verified tokens that are remembered: the signature is checked once.
 const CACHED_TOKENS: u64 = 100_000;
+/// Passwords that wait for a core: half a minute's work for two of them.
+const HASHES_WAITING_MAX: usize = 1_024;
 
 pub struct Tokens {
     signer: Signer,
@@ -186,23 +189,43 @@ pub fn hash_generated(password: &str) -> String {
 
 /// How a password that a person chose is stored.
 pub async fn hash_chosen(password: String) -> Result<String> {
-    let hash = tokio::task::spawn_blocking(move || bcrypt::hash(password, 10))
-        .await
-        .context("hashing was cut off")?;
+    let hash = hash_slowly(move || bcrypt::hash(password, 10)).await?;
     Ok(hash.context("the password cannot be hashed")?)
 }
 
-/// Whether the password belongs to the stored hash.
-pub async fn is_password(password: &str, hash: &str) -> Result<bool> {
-    if hash.starts_with("sha256:") {
-        let given = hash_generated(password);
-        return Ok(aws_lc_rs::constant_time::verify_slices_are_equal(given.as_bytes(), hash.as_bytes()).is_ok());
-    }
-    let (password, hash) = (password.to_owned(), hash.to_owned());
-    let matches = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash))
-        .await
-        .context("hashing was cut off")?;
-    Ok(matches.context("the stored hash is damaged")?)
+/// Whether this is the hash of a generated secret.
+pub(crate) fn is_generated(hash: &str) -> bool {
+    hash.starts_with("sha256:")
+}
+
+/// Whether the secret belongs to such a hash.
+pub(crate) fn is_generated_password(password: &str, hash: &str) -> bool {
+    let given = hash_generated(password);
+    aws_lc_rs::constant_time::verify_slices_are_equal(given.as_bytes(), hash.as_bytes()).is_ok()
+}
+
+/// Whether the password belongs to any other hash: slow, see [`hash_slowly`].
+pub(crate) fn is_chosen_password(password: &str, hash: &str) -> Result<bool> {
+    Ok(bcrypt::verify(password, hash).context("the stored hash is damaged")?)
+}
+
+/// Does what takes tens of milliseconds of CPU off the async threads, for as many at a time as there are cores.
+pub(crate) async fn hash_slowly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    static CORES: LazyLock<Semaphore> = LazyLock::new(|| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Semaphore::new(cores)
+    });
+    static QUEUE: Semaphore = Semaphore::const_new(HASHES_WAITING_MAX);
+    let _waiting = QUEUE
+        .try_acquire()
+        .map_err(|_| Error::Unavailable("too many log in at once, try again"))?;
+    let core = CORES.acquire().await.expect("it is never closed");
+    let done = tokio::task::spawn_blocking(move || {
+        // Held to the end, also if nobody waits for it any more.
+        let _core = core;
+        work()
+    });
+    Ok(done.await.context("hashing was cut off")?)
 }
 
 #[cfg(test)]
@@ -213,10 +236,12 @@ mod tests {
     async fn a_password_belongs_to_its_own_hash_only() {
         let password = generate_password();
         assert_eq!(password.len(), 32);
-        for hash in [hash_generated(&password), hash_chosen(password.clone()).await.unwrap()] {
-            assert!(is_password(&password, &hash).await.unwrap());
-            assert!(!is_password("other", &hash).await.unwrap());
-            assert!(!hash.contains(&password));
+        let (generated, chosen) = (hash_generated(&password), hash_chosen(password.clone()).await.unwrap());
+        assert!(is_generated(&generated) && !is_generated(&chosen));
+        for (given, expected) in [(password.as_str(), true), ("other", false)] {
+            assert_eq!(is_generated_password(given, &generated), expected);
+            assert_eq!(is_chosen_password(given, &chosen).unwrap(), expected);
         }
+        assert!(!generated.contains(&password) && !chosen.contains(&password));
     }
 }

@@ -7,6 +7,9 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use omgservers_protocol::text;
 
+use crate::address::Proxies;
+use crate::api::Origins;
+
 /// The control plane of OMGSERVERS: API, state, planners and workers.
 #[derive(Parser, Clone)]
 #[command(name = "omgservers-service", version)]
@@ -29,6 +32,18 @@ pub struct Config {
     /// Folder with the built browser client, served under `/play/`.
     #[arg(long, env = "OMGSERVERS_WEB_DIRECTORY")]
     pub web_directory: Option<PathBuf>,
+    /// Sites whose pages may call from a browser, such as `https://play.example`, separated by commas; `*` is every site.
+    #[arg(long, env = "OMGSERVERS_HTTP_CORS_ORIGINS", default_value = "*")]
+    pub http_cors_origins: Origins,
+    /// Proxies whose `X-Forwarded-For` is believed: addresses and networks, separated by commas.
+    #[arg(long, env = "OMGSERVERS_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1")]
+    pub trusted_proxies: Proxies,
+    /// Requests per second from one address, twice as many at once; 0 is no limit.
+    #[arg(long, env = "OMGSERVERS_RATE_LIMIT_ADDRESS", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rate_limit_address: u32,
+    /// Requests per second of one user or runtime, twice as many at once; 0 is no limit.
+    #[arg(long, env = "OMGSERVERS_RATE_LIMIT_USER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rate_limit_user: u32,
 
     /// First database. Unset: an embedded Postgres in the data folder.
     #[arg(long, env = "OMGSERVERS_DATABASE_URL", hide_env_values = true)]

@@ -56,6 +56,11 @@ pub enum Error {
     /// What the studio tells its players.
     #[error("{0}")]
     InMaintenance(String),
+    #[error("{reason}, try again in {} s", whole_seconds(*.retry_after))]
+    TooManyRequests {
+        reason: &'static str,
+        retry_after: std::time::Duration,
+    },
     #[error("no such operation")]
     NoRoute,
     #[error("this operation wants POST")]
@@ -112,6 +117,7 @@ impl Error {
             Self::NotOutgoing(_) => (S::BAD_REQUEST, Q::WrongClientMessageBodyType),
             Self::QuotaExceeded(_) => (S::FORBIDDEN, Q::QuotaExceeded),
             Self::InMaintenance(_) => (S::SERVICE_UNAVAILABLE, Q::StageInMaintenance),
+            Self::TooManyRequests { .. } => (S::TOO_MANY_REQUESTS, Q::TooManyRequests),
             Self::WrongMethod => (S::METHOD_NOT_ALLOWED, Q::WrongRequest),
             Self::ShardLocked => (S::SERVICE_UNAVAILABLE, Q::ShardLocked),
             Self::HostAway(_) => (S::INTERNAL_SERVER_ERROR, Q::InternalExceptionOccurred),
@@ -140,8 +146,18 @@ impl IntoResponse for Error {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if let Self::TooManyRequests { retry_after, .. } = self {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry_after)));
+        }
         response
     }
+}
+
+/// As the header counts: a wait that is cut short would be in vain.
+fn whole_seconds(wait: std::time::Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 impl From<sqlx::Error> for Error {

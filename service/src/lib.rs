@@ -4,8 +4,10 @@
 //! care), `entity` (one file per noun), `plan` (pure decisions), `worker` (snapshot → plan → steps), `api` (thin handlers).
 
 pub mod activity;
+pub mod address;
 pub mod api;
 pub mod archive;
+pub mod attempts;
 pub mod auth;
 pub mod config;
 pub mod db;
@@ -16,6 +18,7 @@ pub mod event;
 pub mod host;
 pub mod ids;
 pub mod instance;
+pub mod limits;
 pub mod mail;
 pub mod management;
 pub mod plan;
@@ -66,6 +69,8 @@ pub struct Inner {
     /// Name of this instance in leases.
     holder: String,
     activity: activity::Activity,
+    attempts: attempts::Attempts,
+    limits: limits::Limits,
     mail: mail::Mail,
     hosts: worker::Hosts,
     /// Held replies end when this is cancelled.
@@ -121,6 +126,8 @@ impl Service {
         let app = App(Arc::new(Inner {
             ids: Ids::new(lease.node, lease.after_ms),
             holder: lease.holder.clone(),
+            limits: limits::Limits::new(config.rate_limit_address, config.rate_limit_user),
+            attempts: attempts::Attempts::default(),
             config,
             db,
             tokens,
@@ -152,6 +159,7 @@ impl Service {
             ));
             tasks.spawn(wake::hear_others(pool, app.holder.clone(), hub.clone(), stop.clone()));
         }
+        tasks.spawn(limits::forget(app.clone(), stop.clone()));
         mail::start(&app, &stop, &tasks);
         revocation::load(&app, true).await?;
         tasks.spawn(revocation::run(app.clone(), stop.clone()));
@@ -163,7 +171,7 @@ impl Service {
             .with_context(|| format!("cannot listen on {}:{}", app.config.http_address, app.config.http_port))?;
         let address = http.local_addr()?;
         let stopping = app.stopping.clone();
-        let router = api::router(app.clone());
+        let router = api::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let server = tokio::spawn(async move {
             let served = axum::serve(http, router)
                 .with_graceful_shutdown(async move { stopping.cancelled().await })

@@ -67,6 +67,7 @@ async fn actor(parts: &Parts, app: &App, role: Role) -> Result<Actor> {
     let token = bearer(parts)?;
     if token.starts_with(api_key::PREFIX) {
         let (user_id, grant) = api_key::verify(app, token).await?;
+        app.limits.admit_user(user_id.get())?;
         if role != Role::Developer {
             return Err(other_role(role));
         }
@@ -80,6 +81,7 @@ async fn actor(parts: &Parts, app: &App, role: Role) -> Result<Actor> {
     let claims = app.tokens.caller(token)?;
     if let Some(user) = claims.user_id {
         app.revocations.check(user.get(), claims.epoch)?;
+        app.limits.admit_user(user.get())?;
     }
     require(&claims, role)?;
     Ok(Actor {
@@ -148,6 +150,7 @@ impl FromRequestParts<App> for Runtime {
         let runtime_id = claims
             .runtime_id
             .ok_or(Error::WrongCredentials("the token names no runtime"))?;
+        app.limits.admit_user(runtime_id.get())?;
         Ok(Self { runtime_id })
     }
 }

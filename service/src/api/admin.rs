@@ -16,6 +16,7 @@ use omgservers_protocol::text::Text;
 
 use super::Body;
 use crate::App;
+use crate::address::Address;
 use crate::entity::{account, alias, audit, pool};
 use crate::error::{Error, Result};
 use crate::principal::{Actor, Admin};
@@ -28,10 +29,10 @@ const SHARD_KEY_MAX: usize = 1_024;
 /// A Docker engine must answer within this time.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) async fn log_in(app: &App, user: &Text, password: &Text) -> Result<Json<RawToken>> {
+pub(super) async fn log_in(app: &App, from: Address, user: &Text, password: &Text) -> Result<Json<RawToken>> {
     let user = alias::resolve_user(app, user).await?;
     Ok(Json(RawToken {
-        raw_token: account::log_in(app, user, password).await?,
+        raw_token: account::log_in(app, from, user, password).await?,
     }))
 }
 
@@ -41,8 +42,12 @@ pub(super) async fn renew(app: &App, by: &Actor) -> Result<Json<RawToken>> {
     }))
 }
 
-pub(super) async fn create_token(State(app): State<App>, Body(call): Body<CreateToken>) -> Result<Json<RawToken>> {
-    log_in(&app, &call.user, &call.password).await
+pub(super) async fn create_token(
+    State(app): State<App>,
+    from: Address,
+    Body(call): Body<CreateToken>,
+) -> Result<Json<RawToken>> {
+    log_in(&app, from, &call.user, &call.password).await
 }
 
 pub(super) async fn renew_token(
@@ -55,10 +60,11 @@ pub(super) async fn renew_token(
 
 pub(super) async fn change_password(
     State(app): State<App>,
+    from: Address,
     by: Admin,
     Body(call): Body<ChangePassword>,
 ) -> Result<Json<Empty>> {
-    account::change_password(&app, &by, &call.0).await?;
+    account::change_password(&app, from, &by, &call.0).await?;
     Ok(Json(Empty {}))
 }
 

@@ -14,6 +14,7 @@ use super::Body;
 use super::admin::{log_in, renew};
 use super::player::{LOOK_AGAIN, check_lists, deadline};
 use crate::App;
+use crate::address::Address;
 use crate::entity::{
     account, api_key, deployment, files, local_run, permission, project, quota, stage, tenant, venue, version,
 };
@@ -26,8 +27,12 @@ const FIELD_MAX: usize = 256;
 /// A machine that runs a stage asks again within this time, which is shorter than it may be silent.
 const LOCAL_RUN_WAIT_MAX_MS: u64 = 10_000;
 
-pub(super) async fn create_token(State(app): State<App>, Body(call): Body<dev::CreateToken>) -> Result<Json<RawToken>> {
-    log_in(&app, &call.user_id, &call.password).await
+pub(super) async fn create_token(
+    State(app): State<App>,
+    from: Address,
+    Body(call): Body<dev::CreateToken>,
+) -> Result<Json<RawToken>> {
+    log_in(&app, from, &call.user_id, &call.password).await
 }
 
 pub(super) async fn renew_token(
@@ -97,10 +102,11 @@ operations! {
 
 pub(super) async fn change_password(
     State(app): State<App>,
+    from: Address,
     by: Developer,
     Body(call): Body<dev::ChangePassword>,
 ) -> Result<Json<Empty>> {
-    account::change_password(&app, &by, &call.0).await?;
+    account::change_password(&app, from, &by, &call.0).await?;
     Ok(Json(Empty {}))
 }
 

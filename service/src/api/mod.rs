@@ -3,6 +3,7 @@
 
 mod admin;
 mod body;
+mod cors;
 mod developer;
 mod openapi;
 mod player;
@@ -23,7 +24,6 @@ use omgservers_protocol::{
     Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup,
 };
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::CorsLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -31,9 +31,11 @@ use utoipa::ToSchema;
 
 use crate::App;
 use crate::error::Error;
+use crate::limits;
 
 pub use body::Body;
 pub use openapi::ROUTE as OPENAPI_ROUTE;
+pub use cors::Origins;
 
 /// Largest body of a request.
 pub const BODY_MAX: usize = 10 * 1_024 * 1_024;
@@ -219,7 +221,8 @@ pub fn router(app: App) -> Router {
     }
     router
         .fallback(|| async { Error::NoRoute })
-        .layer(CorsLayer::very_permissive().max_age(Duration::from_secs(3_600)))
+        .layer(middleware::from_fn_with_state(app.clone(), limits::check_address))
+        .layer(cors::layer(&app.config.http_cors_origins))
         .layer(middleware::from_fn_with_state(app.clone(), limit_body))
         .layer(middleware::from_fn(limit_time))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Body;
 use crate::App;
+use crate::address::Address;
 use crate::entity::client::Exchange;
 use crate::entity::{account, client, deployment, quota};
 use crate::error::{Error, Result};
@@ -40,9 +41,13 @@ pub(super) async fn create_user(State(app): State<App>, Body(_): Body<CreateUser
     account::create(&app, None, Role::Player).await.map(Json)
 }
 
-pub(super) async fn create_token(State(app): State<App>, Body(call): Body<CreateToken>) -> Result<Json<RawToken>> {
+pub(super) async fn create_token(
+    State(app): State<App>,
+    from: Address,
+    Body(call): Body<CreateToken>,
+) -> Result<Json<RawToken>> {
     Ok(Json(RawToken {
-        raw_token: account::log_in(&app, call.user_id, &call.password).await?,
+        raw_token: account::log_in(&app, from, call.user_id, &call.password).await?,
     }))
 }
 
@@ -56,10 +61,11 @@ pub(super) async fn renew_token(
 
 pub(super) async fn change_password(
     State(app): State<App>,
+    from: Address,
     player: Player,
     Body(call): Body<ChangePassword>,
 ) -> Result<Json<Empty>> {
-    account::change_password(&app, &player, &call.0).await?;
+    account::change_password(&app, from, &player, &call.0).await?;
     Ok(Json(Empty {}))
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::Body;
 use super::player::{LOOK_AGAIN, check_lists, deadline, to_raw};
 use crate::App;
+use crate::address::Address;
 use crate::entity::runtime::Caller;
 use crate::entity::{cell, client, runtime};
 use crate::error::{Error, Result};
@@ -24,8 +25,14 @@ use crate::wake::News;
 /// Largest message or profile of a runtime.
 const MESSAGE_MAX: usize = 256 * 1_024;
 
-pub(super) async fn create_token(State(app): State<App>, Body(call): Body<CreateToken>) -> Result<Json<RuntimeTokens>> {
-    runtime::log_in(&app, call.runtime_id, &call.password).await.map(Json)
+pub(super) async fn create_token(
+    State(app): State<App>,
+    from: Address,
+    Body(call): Body<CreateToken>,
+) -> Result<Json<RuntimeTokens>> {
+    runtime::log_in(&app, from, call.runtime_id, &call.password)
+        .await
+        .map(Json)
 }
 
 pub(super) async fn interchange(
@@ -189,9 +196,10 @@ async fn try_command(app: &App, caller: &Caller, command: FromRuntime) -> Result
 
 pub(super) async fn dispatcher_token(
     State(app): State<App>,
+    from: Address,
     Body(call): Body<dispatcher::CreateToken>,
 ) -> Result<Json<RawToken>> {
-    super::admin::log_in(&app, &call.user, &call.password).await
+    super::admin::log_in(&app, from, &call.user, &call.password).await
 }
 
 /// Sockets that are open count as activity; a room that was lost makes us look at its runtime sooner.

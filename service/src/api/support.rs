@@ -21,13 +21,28 @@ use omgservers_protocol::token::Role;
 use super::Body;
 use super::admin::{log_in, renew};
 use crate::App;
+use crate::address::Address;
 use crate::entity::permission::{self, Wanted};
 use crate::entity::{account, project, quota, stage, tenant};
 use crate::error::Result;
 use crate::principal::Support;
 
-pub(super) async fn create_token(State(app): State<App>, Body(call): Body<CreateToken>) -> Result<Json<RawToken>> {
-    log_in(&app, &call.user, &call.password).await
+pub(super) async fn create_token(
+    State(app): State<App>,
+    from: Address,
+    Body(call): Body<CreateToken>,
+) -> Result<Json<RawToken>> {
+    log_in(&app, from, &call.user, &call.password).await
+}
+
+pub(super) async fn change_password(
+    State(app): State<App>,
+    from: Address,
+    by: Support,
+    Body(call): Body<ChangePassword>,
+) -> Result<Json<Empty>> {
+    account::change_password(&app, from, &by, &call.0).await?;
+    Ok(Json(Empty {}))
 }
 
 /// Operations are alike: the caller, the call, one expression.
@@ -53,7 +68,6 @@ pub(super) async fn renew_token(
 }
 
 operations! {
-    change_password(app, by, call: ChangePassword) -> Empty { account::change_password(app, by, &call.0) }
     create_tenant(app, by, _call: CreateTenant) -> CreatedTenant { tenant::create(app, by) }
     create_tenant_alias(app, by, call: CreateTenantAlias) -> Empty { tenant::create_alias(app, by, call) }
     delete_tenant(app, by, call: DeleteTenant) -> Deleted { tenant::delete(app, by, call) }

@@ -9,13 +9,14 @@ use omgservers_protocol::token::Role;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
+use crate::address::Address;
 use crate::entity::alias::{self, Scope};
 use crate::entity::page::Walk;
 use crate::entity::{audit, timestamp};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
 use crate::principal::Actor;
-use crate::{App, auth, revocation};
+use crate::{App, attempts, auth, revocation};
 
 /// A new user with a generated password, which is shown this once.
 pub async fn create(app: &App, by: Option<&Actor>, role: Role) -> Result<CreatedUser> {
@@ -81,11 +82,9 @@ async fn find(db: &mut PgConnection, user: UserId) -> Result<Account> {
 }
 
 /// A token of the user's own role, for the right password.
-pub async fn log_in(app: &App, user: UserId, password: &Text) -> Result<String> {
+pub async fn log_in(app: &App, from: Address, user: UserId, password: &Text) -> Result<String> {
     let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
-    if !auth::is_password(password.as_str(), &account.hash).await? {
-        return Err(Error::WrongCredentials("the password is wrong"));
-    }
+    attempts::check_password(app, user.get(), from, password.as_str(), &account.hash).await?;
     Ok(app.tokens.for_user(user, account.role, account.epoch))
 }
 
@@ -100,13 +99,11 @@ pub async fn renew(app: &App, by: &Actor) -> Result<String> {
 }
 
 /// A password that the user chose, for the old one. Every token made before is refused from then on.
-pub async fn change_password(app: &App, by: &Actor, change: &PasswordChange) -> Result<()> {
+pub async fn change_password(app: &App, from: Address, by: &Actor, change: &PasswordChange) -> Result<()> {
     by.require_person()?;
     let user = by.user_id;
     let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
-    if !auth::is_password(change.password.as_str(), &account.hash).await? {
-        return Err(Error::WrongCredentials("the password is wrong"));
-    }
+    attempts::check_password(app, user.get(), from, change.password.as_str(), &account.hash).await?;
     let hash = auth::hash_chosen(change.new_password.as_str().to_owned()).await?;
     set_password(app, by, user, &hash, Some(account.epoch), "change-password").await
 }

@@ -148,7 +148,7 @@ async fn load(app: &App, user: UserId, id: ApiKeyId, secret: &str) -> Result<Opt
     let Some((tenant, project, scopes, hash, expires)) = row else {
         return Ok(None);
     };
-    if !auth::is_password(secret, &hash).await? {
+    if !auth::is_generated_password(secret, &hash) {
         return Ok(None);
     }
     Ok(Some(Grant {

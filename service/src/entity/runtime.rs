@@ -11,14 +11,14 @@ use omgservers_protocol::text::Text;
 use omgservers_protocol::w1::RuntimeCommand;
 use time::OffsetDateTime;
 
-use crate::App;
-use crate::auth;
+use crate::address::Address;
 use crate::db::{Shard, Tx};
 use crate::entity::cell::{SeatView, WantedRuntime};
 use crate::entity::{stage, timestamp, version};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
 use crate::wake::News;
+use crate::{App, attempts, auth};
 
 /// Commands in one reply; the rest comes with the next.
 const REPLY_MAX: i64 = 256;
@@ -314,7 +314,7 @@ pub async fn on_host(app: &App, shard: Shard, host: HostId) -> Result<Vec<(Runti
 }
 
 /// Tokens for the right password.
-pub async fn log_in(app: &App, id: RuntimeId, password: &Text) -> Result<RuntimeTokens> {
+pub async fn log_in(app: &App, from: Address, id: RuntimeId, password: &Text) -> Result<RuntimeTokens> {
     let hash: Option<Option<String>> = {
         let mut tx = app.db.begin(id.get()).await?;
         sqlx::query_scalar("select password_hash from runtime where id = $1 and deleted is null")
@@ -323,9 +323,7 @@ pub async fn log_in(app: &App, id: RuntimeId, password: &Text) -> Result<Runtime
             .await?
     };
     let hash = hash.flatten().ok_or_else(|| Error::not_found("runtime", id))?;
-    if !auth::is_password(password.as_str(), &hash).await? {
-        return Err(Error::WrongCredentials("the password is wrong"));
-    }
+    attempts::check_password(app, id.get(), from, password.as_str(), &hash).await?;
     Ok(RuntimeTokens {
         api_token: app.tokens.for_runtime(id),
         ws_token: app.tokens.for_runtime_socket(id),
