@@ -9,6 +9,7 @@ use std::process::Command;
 
 use clap::CommandFactory as _;
 use harness::program;
+use omgservers_protocol::setting::WITHOUT_EFFECT;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -79,9 +80,16 @@ fn is_same<T: Ord + std::fmt::Debug>(what: &str, real: BTreeSet<T>, written: BTr
     );
 }
 
-/// Variables of a program with their defaults.
-fn settings(command: &clap::Command) -> BTreeSet<(String, String)> {
-    let settings = command.get_arguments().filter_map(|argument| {
+/// Variables of a program with their defaults: those that have an effect, and those that have none.
+fn settings(command: &clap::Command) -> [BTreeSet<(String, String)>; 2] {
+    let (idle, real): (Vec<_>, Vec<_>) = command
+        .get_arguments()
+        .partition(|argument| argument.get_help_heading() == Some(WITHOUT_EFFECT));
+    [real, idle].map(described)
+}
+
+fn described(arguments: Vec<&clap::Arg>) -> BTreeSet<(String, String)> {
+    let settings = arguments.into_iter().filter_map(|argument| {
         let name = argument.get_env()?.to_str()?.to_owned();
         let defaults = argument.get_default_values();
         let default = match argument.get_action() {
@@ -100,7 +108,7 @@ fn settings(command: &clap::Command) -> BTreeSet<(String, String)> {
 #[test]
 fn every_setting_is_documented_with_its_default() {
     let document = read("docs/reference/configuration.md");
-    let written = |heading| -> BTreeSet<(String, String)> {
+    let written = |heading: &str| -> BTreeSet<(String, String)> {
         let row = |cells: Vec<&str>| {
             assert!(
                 cells.len() == 3 && !cells[2].is_empty(),
@@ -115,15 +123,26 @@ fn every_setting_is_documented_with_its_default() {
         };
         rows(&document, heading).into_iter().map(row).collect()
     };
+    let programs = [
+        ("Service", omgservers_service::config::Config::command()),
+        ("Dispatcher", omgservers_dispatcher::Config::command()),
+    ];
+    for (name, command) in programs {
+        let [real, idle] = settings(&command);
+        is_same(name, real, written(&format!("## {name}")));
+        is_same(name, idle, written(&format!("### {name}: accepted without effect")));
+    }
+    let aliases = omgservers_service::config::ALIASES
+        .iter()
+        .chain(&omgservers_dispatcher::ALIASES);
+    let names = rows(&document, "## Names of later versions");
     is_same(
-        "service",
-        settings(&omgservers_service::config::Config::command()),
-        written("## Service"),
-    );
-    is_same(
-        "dispatcher",
-        settings(&omgservers_dispatcher::Config::command()),
-        written("## Dispatcher"),
+        "names of later versions",
+        aliases.copied().collect(),
+        names
+            .iter()
+            .map(|cells| (cells[0].trim_matches('`'), cells[1].trim_matches('`')))
+            .collect(),
     );
 
     // Numbered ones are read by hand: the source names them with `{index}`.
@@ -169,16 +188,24 @@ fn every_address_of_the_service_is_documented() {
 fn every_variable_and_source_file_that_a_document_names_exists() {
     let service = settings(&omgservers_service::config::Config::command());
     let dispatcher = settings(&omgservers_dispatcher::Config::command());
-    let known: BTreeSet<String> = service.into_iter().chain(dispatcher).map(|(name, _)| name).collect();
+    let known: BTreeSet<String> = service
+        .into_iter()
+        .chain(dispatcher)
+        .flatten()
+        .map(|(name, _)| name)
+        .collect();
     // Those that are not settings of a server: for runtimes, for `./dev`, for omgctl.
     let sources = [
         "runtime-sdk/src/settings.rs",
         "service/src/config.rs",
+        "dispatcher/src/config.rs",
         "dev",
         "ctl/src/arguments/mod.rs",
     ]
     .map(read);
-    let is_known = |name: &str| known.contains(name) || sources.iter().any(|source| source.contains(name));
+    // Secrets may be in files.
+    let is_setting = |name: &str| known.contains(name.strip_suffix("_FILE").unwrap_or(name));
+    let is_known = |name: &str| is_setting(name) || sources.iter().any(|source| source.contains(name));
     let mut unknown = Vec::new();
     for file in files(&[".md"]) {
         let text = std::fs::read_to_string(&file).expect("a document is UTF-8");

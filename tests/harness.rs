@@ -3,6 +3,7 @@
 
 mod fleet;
 mod platform;
+mod server;
 pub mod shooter;
 mod studio;
 
@@ -10,6 +11,7 @@ pub mod engine;
 
 pub use fleet::{Fleet, Part};
 pub use platform::{Installation, Options, cluster};
+pub use server::Server;
 pub use studio::{Studio, game_config};
 
 use std::future::Future;
@@ -87,7 +89,10 @@ pub fn keep(name: &str, folder: &std::path::Path) {
     }
 }
 
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("a bound port has an address").port()
+/// A port that nobody has now, and that no connection gets by chance before its server binds it: those are above 32768.
+pub fn free_port() -> u16 {
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(|| rand::random_range(20_000..32_000))
+        .find(is_free)
+        .expect("there is a free port")
 }

@@ -2,6 +2,7 @@
 
 mod browser;
 mod commands;
+mod configuration;
 mod control;
 mod docs;
 mod evening;

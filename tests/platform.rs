@@ -143,6 +143,7 @@ impl Installation {
             config.database_max_connections = 24;
             config.token_private_key = Some(key.to_string_lossy().into_owned());
             config.secrets_key = Some(secrets.to_string_lossy().into_owned());
+            config.allow_default_secrets = true;
             config.server_uri = base.clone();
             config.image_files_enabled = true;
             config.bootstrap_enabled = true;

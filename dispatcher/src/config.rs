@@ -1,20 +1,23 @@
 //! Every setting, read once from the command line and the environment.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use omgservers_protocol::setting::{self, Alias};
 use omgservers_protocol::text::{self, Text};
+use omgservers_protocol::trace;
 
 use crate::room::Limits;
 
 /// The edge of OMGSERVERS: bytes between players and runtimes; every other path is passed on to the service.
 #[derive(Parser, Debug, Clone)]
-#[command(name = "omgservers-dispatcher", version)]
+#[command(name = "omgservers-dispatcher", version, args_override_self = true, after_help = setting::AFTER_HELP)]
 pub struct Config {
-    /// Name of this process in its logs.
+    /// Name of this process in logs and traces.
     #[arg(long, env = "OMGSERVERS_APPLICATION_NAME", default_value = "dispatcher")]
     pub application_name: String,
     /// Address that players and runtimes connect to.
@@ -82,24 +85,66 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_PLAYER_MESSAGES_PER_SECOND", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub player_messages_per_s: u32,
 
-    /// Logs every request that is passed on, without its query.
-    #[arg(long, env = "OMGSERVERS_LOGGING_ACCESS_LOGS_ENABLED", default_value_t = false, action = clap::ArgAction::Set)]
-    pub access_logs_enabled: bool,
-    /// Logs to the console.
-    #[arg(long, env = "OMGSERVERS_LOGGING_CONSOLE_LOGS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
-    pub console_logs_enabled: bool,
-    /// Level of this project's logs.
-    #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO")]
-    pub app_logs_level: String,
-    /// Level of everybody else's.
-    #[arg(long, env = "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", default_value = "WARN")]
-    pub root_logs_level: String,
-    /// Logs are JSON lines.
-    #[arg(long, env = "OMGSERVERS_LOGGING_JSON", default_value_t = false, action = clap::ArgAction::Set)]
-    pub logs_json: bool,
+    #[command(flatten)]
+    pub telemetry: trace::Settings,
+    /// Key of tokens: keys are fetched from the service.
+    #[arg(
+        long,
+        env = "OMGSERVERS_SERVER_PUBLIC_KEY",
+        default_value = "file:/jwt_issuer/public_key.pem",
+        help_heading = setting::WITHOUT_EFFECT
+    )]
+    pub server_public_key: String,
+    /// Variables that were set to something of their own, but have no effect.
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
 
+/// Names of later versions, and what they stand for.
+pub const ALIASES: [Alias; 8] = [
+    ("OMGSERVERS_JWT_ISSUER", "OMGSERVERS_SERVER_JWT_ISSUER"),
+    ("OMGSERVERS_PUBLIC_KEY_LOCATION", "OMGSERVERS_SERVER_PUBLIC_KEY"),
+    (
+        "OMGSERVERS_IDLE_CONNECTION_TIMEOUT",
+        "OMGSERVERS_EXPIRED_CONNECTIONS_IDLE_TIMEOUT",
+    ),
+    (
+        "OMGSERVERS_ACCESS_LOG_ENABLED",
+        "OMGSERVERS_LOGGING_ACCESS_LOGS_ENABLED",
+    ),
+    ("OMGSERVERS_ROOT_LOG_LEVEL", "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL"),
+    ("OMGSERVERS_APP_LOG_LEVEL", "OMGSERVERS_LOGGING_APP_LOGS_LEVEL"),
+    (
+        "OMGSERVERS_REST_CLIENT_LOG_LEVEL",
+        "OMGSERVERS_LOGGING_TRAFFIC_LOGS_LEVEL",
+    ),
+    (
+        "OMGSERVERS_CONSOLE_LOG_ENABLED",
+        "OMGSERVERS_LOGGING_CONSOLE_LOGS_ENABLED",
+    ),
+];
+
 impl Config {
+    /// From the command line and the environment of this process.
+    pub fn load() -> anyhow::Result<Self> {
+        Self::read(std::env::args_os(), &|name| {
+            #[expect(clippy::disallowed_methods, reason = "the one place that reads variables by hand")]
+            std::env::var(name).ok()
+        })
+    }
+
+    fn read(
+        given: impl IntoIterator<Item = OsString>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let command = Self::command();
+        let arguments = setting::arguments(&command, &ALIASES, given, variable).map_err(anyhow::Error::msg)?;
+        let matches = command.clone().get_matches_from(arguments);
+        let mut config = Self::from_arg_matches(&matches)?;
+        config.without_effect = setting::without_effect(&command, &matches);
+        Ok(config)
+    }
+
     /// The settings that tests start from: free ports on loopback, these instances of the service.
     pub fn for_tests(service_uri: Vec<ServiceUri>, user_password: &str) -> Self {
         let mut config = Self::parse_from(["omgservers-dispatcher", "--user-password", user_password]);
@@ -227,6 +272,28 @@ mod tests {
             );
             assert!(argument.get_help().is_some(), "{name} is not explained in `--help`");
         }
+    }
+
+    #[test]
+    fn names_of_later_versions_stand_for_settings_that_exist() {
+        let known: Vec<String> = Config::command()
+            .get_arguments()
+            .filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned))
+            .collect();
+        for (name, stands_for) in ALIASES {
+            assert!(known.iter().any(|known| known == stands_for), "{stands_for}");
+            assert!(
+                !known.iter().any(|known| known == name),
+                "{name} has a meaning of its own"
+            );
+        }
+        let given = ["dispatcher", "--user-password=x", "--server-public-key=mine"].map(OsString::from);
+        let config = Config::read(given, &|name| {
+            (name == "OMGSERVERS_IDLE_CONNECTION_TIMEOUT").then(|| "30".to_owned())
+        })
+        .unwrap();
+        assert_eq!(config.idle_timeout, Duration::from_secs(30));
+        assert_eq!(config.without_effect, ["OMGSERVERS_SERVER_PUBLIC_KEY"]);
     }
 
     #[test]

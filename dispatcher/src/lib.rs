@@ -48,7 +48,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use config::{Config, Secret, ServiceUri};
+pub use config::{ALIASES, Config, Secret, ServiceUri};
 
 use crate::admission::Admission;
 use crate::meters::Meters;
@@ -140,6 +140,12 @@ impl Server {
         let address = self.address();
         let management_address = self.management_address();
         let config = self.config;
+        if !config.without_effect.is_empty() {
+            tracing::warn!(
+                variables = config.without_effect.join(", "),
+                "these settings are understood, but have no effect"
+            );
+        }
         let meters = Arc::new(Meters::new());
         let (service, events, reporter) = Service::new(&config)?;
         let edge = Arc::new(Edge {

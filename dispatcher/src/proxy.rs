@@ -75,7 +75,7 @@ impl Proxy {
             next: AtomicUsize::new(0),
             started: Instant::now(),
             trust_forwarded: config.trust_forwarded_headers,
-            access_logs: config.access_logs_enabled,
+            access_logs: config.telemetry.access_logs_enabled,
         }
     }
 

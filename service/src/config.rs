@@ -1,19 +1,32 @@
 //! Every setting, read once from the command line and the environment.
 
-use std::path::PathBuf;
+mod accepted;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use clap::Parser;
-use omgservers_protocol::text;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use omgservers_protocol::setting::{self, Alias};
+use omgservers_protocol::text::{self, Text};
+use omgservers_protocol::token::Role;
+use omgservers_protocol::trace;
+use url::Url;
+
+pub use accepted::Accepted;
 
 use crate::address::Proxies;
 use crate::api::Origins;
+use crate::host::RegistryLogin;
 
 /// The control plane of OMGSERVERS: API, state, planners and workers.
 #[derive(Parser, Clone)]
-#[command(name = "omgservers-service", version)]
+#[command(name = "omgservers-service", version, args_override_self = true, after_help = setting::AFTER_HELP)]
 pub struct Config {
+    /// Name of this process in logs and traces.
+    #[arg(long, env = "OMGSERVERS_APPLICATION_NAME", default_value = "service")]
+    pub application_name: String,
     /// Address that the HTTP API listens on.
     #[arg(long, env = "OMGSERVERS_HTTP_ADDRESS", default_value = "0.0.0.0")]
     pub http_address: std::net::IpAddr,
@@ -48,6 +61,12 @@ pub struct Config {
     /// First database. Unset: an embedded Postgres in the data folder.
     #[arg(long, env = "OMGSERVERS_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// User of databases whose address names none.
+    #[arg(long, env = "OMGSERVERS_DATABASE_USERNAME")]
+    pub database_username: Option<String>,
+    /// Its password.
+    #[arg(long, env = "OMGSERVERS_DATABASE_PASSWORD", hide_env_values = true)]
+    pub database_password: Option<String>,
     /// Connections of this instance to each database, whatever the number of shards.
     #[arg(long, env = "OMGSERVERS_DATABASE_MAX_CONNECTIONS", default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..=10_000))]
     pub database_max_connections: u32,
@@ -57,6 +76,16 @@ pub struct Config {
     /// Embedded Postgres keeps what it acknowledged over a crash. Only tests turn it off.
     #[arg(skip = true)]
     pub durable: bool,
+    /// Keys may be generated and passwords be as simple as the user's name although the database is external. Only tests
+    /// turn it on.
+    #[arg(skip)]
+    pub allow_default_secrets: bool,
+    /// Brings the schemas of all shards up to date at the start. Otherwise they have to be.
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_DATABASE_SCHEMA_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub schema_enabled: bool,
+    /// Schemas that are brought up to date at the same time.
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_DATABASE_SCHEMA_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub schema_concurrency: u32,
     /// Number of shards, fixed for the life of an installation.
     #[arg(long, env = "OMGSERVERS_SERVER_SHARD_COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=32_767))]
     pub shard_count: u16,
@@ -116,26 +145,69 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_IMAGE_FILES_ENABLED", default_value_t = false, action = clap::ArgAction::Set)]
     pub image_files_enabled: bool,
 
+    /// `tcp://` hosts are reached with TLS and the client certificate below.
+    #[arg(long, env = "OMGSERVERS_DOCKER_CLIENT_TLS_VERIFY", default_value_t = false, action = clap::ArgAction::Set)]
+    pub docker_client_tls_verify: bool,
+    /// Folder with `ca.pem`, `cert.pem` and `key.pem`; `~` is the home folder.
+    #[arg(long, env = "OMGSERVERS_DOCKER_CLIENT_CERT_PATH", default_value = "/docker/certs")]
+    pub docker_client_cert_path: PathBuf,
+    /// `tcp://` hosts without TLS are used, too. Whoever reaches such a host owns it.
+    #[arg(long, env = "OMGSERVERS_DOCKER_INSECURE_HOSTS_ENABLED", default_value_t = false, action = clap::ArgAction::Set)]
+    pub docker_insecure_hosts_enabled: bool,
+    /// The registry as hosts see it; its host and port are how names of images begin.
+    #[arg(long, env = "OMGSERVERS_REGISTRY_URI", default_value = "http://localhost:5000")]
+    pub registry_uri: String,
+    /// User by whom hosts fetch images from the registry.
+    #[arg(long, env = "OMGSERVERS_SERVER_SERVICE_USER_ALIAS", default_value = "service")]
+    pub service_user_alias: String,
+    /// Its password. Unset: images are fetched without a login.
+    #[arg(long, env = "OMGSERVERS_SERVER_SERVICE_USER_PASSWORD", hide_env_values = true)]
+    pub service_user_password: Option<String>,
+
     /// Creates the first users and the pool of hosts at the start.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_ENABLED", default_value_t = false, action = clap::ArgAction::Set)]
     pub bootstrap_enabled: bool,
+    /// Name of the first admin.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_ADMIN_USER_ALIAS", default_value = "admin")]
     pub bootstrap_admin_user_alias: String,
-    /// The user is created only if its password is set.
+    /// Password of the first admin, who is created only if it is set.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD", hide_env_values = true)]
     pub bootstrap_admin_user_password: Option<String>,
+    /// Name of the first support user.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_SUPPORT_USER_ALIAS", default_value = "support")]
     pub bootstrap_support_user_alias: String,
+    /// Password of the first support user, who is created only if it is set.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_SUPPORT_USER_PASSWORD", hide_env_values = true)]
     pub bootstrap_support_user_password: Option<String>,
+    /// Name of the registry's user.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_REGISTRY_USER_ALIAS", default_value = "registry")]
+    pub bootstrap_registry_user_alias: String,
+    /// Password of the registry's user, who is created only if it is set.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_REGISTRY_USER_PASSWORD", hide_env_values = true)]
+    pub bootstrap_registry_user_password: Option<String>,
+    /// Name of the builder's user.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_BUILDER_USER_ALIAS", default_value = "builder")]
+    pub bootstrap_builder_user_alias: String,
+    /// Password of the builder's user, who is created only if it is set.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_BUILDER_USER_PASSWORD", hide_env_values = true)]
+    pub bootstrap_builder_user_password: Option<String>,
+    /// Name of the user by whom hosts fetch images.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_SERVICE_USER_ALIAS", default_value = "service")]
+    pub bootstrap_service_user_alias: String,
+    /// Password of the user by whom hosts fetch images, who is created only if it is set.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_SERVICE_USER_PASSWORD", hide_env_values = true)]
+    pub bootstrap_service_user_password: Option<String>,
+    /// Name of the dispatchers' user.
     #[arg(
         long,
         env = "OMGSERVERS_BOOTSTRAP_DISPATCHER_USER_ALIAS",
         default_value = "dispatcher"
     )]
     pub bootstrap_dispatcher_user_alias: String,
+    /// Password of the dispatchers' user, who is created only if it is set.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_DISPATCHER_USER_PASSWORD", hide_env_values = true)]
     pub bootstrap_dispatcher_user_password: Option<String>,
+    /// Creates the pool of hosts at the start.
     #[arg(long, env = "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
     pub bootstrap_default_pool_enabled: bool,
     /// `OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_<i>__DOCKER_DAEMON_URI`, `__CPU_COUNT`, `__MEMORY_SIZE` (MB),
@@ -162,19 +234,98 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_LOCAL_RUNS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
     pub local_runs_enabled: bool,
 
-    /// Longest time between two looks for work whose hint was lost, such as `1s`.
+    /// Works in the background: without it this instance only answers calls.
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_RELAY_JOB_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub relay_job_enabled: bool,
+    /// Looks for work whose hint was lost, and for what ends by the passing of time. At least one instance must.
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub scheduler_job_enabled: bool,
+    /// Longest time between two such looks, such as `1s`.
     #[arg(long, env = "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", default_value = "1s", value_parser = text::duration)]
     pub sweep_interval: Duration,
-    /// Level of this project's logs.
-    #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO")]
-    pub app_logs_level: String,
-    /// Level of everybody else's.
-    #[arg(long, env = "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", default_value = "WARN")]
-    pub root_logs_level: String,
-    /// Logs are JSON lines.
-    #[arg(long, env = "OMGSERVERS_LOGGING_JSON", default_value_t = false, action = clap::ArgAction::Set)]
-    pub logs_json: bool,
+    /// Another switch that must be on for the first users and the pool to be created.
+    #[arg(long, env = "OMGSERVERS_INITIALIZATION_BOOTSTRAP_JOB_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub bootstrap_job_enabled: bool,
+
+    #[command(flatten)]
+    pub telemetry: trace::Settings,
+    #[command(flatten)]
+    pub accepted: Accepted,
+    /// Variables that were set to something of their own, but have no effect.
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
+
+/// Names of later versions, and what they stand for.
+pub const ALIASES: [Alias; 28] = [
+    ("OMGSERVERS_USER_ALIAS", "OMGSERVERS_SERVER_SERVICE_USER_ALIAS"),
+    ("OMGSERVERS_USER_PASSWORD", "OMGSERVERS_SERVER_SERVICE_USER_PASSWORD"),
+    ("OMGSERVERS_JWT_ISSUER", "OMGSERVERS_SERVER_JWT_ISSUER"),
+    ("OMGSERVERS_PUBLIC_KEY_LOCATION", "OMGSERVERS_SERVER_PUBLIC_KEY"),
+    ("OMGSERVERS_PRIVATE_KEY_LOCATION", "OMGSERVERS_SERVER_PRIVATE_KEY"),
+    ("OMGSERVERS_CERT_LOCATION", "OMGSERVERS_SERVER_X5C"),
+    (
+        "OMGSERVERS_MIGRATION_ENABLED",
+        "OMGSERVERS_INITIALIZATION_DATABASE_SCHEMA_ENABLED",
+    ),
+    (
+        "OMGSERVERS_MIGRATION_CONCURRENCY",
+        "OMGSERVERS_INITIALIZATION_DATABASE_SCHEMA_CONCURRENCY",
+    ),
+    (
+        "OMGSERVERS_INDEX_ENABLED",
+        "OMGSERVERS_INITIALIZATION_SERVER_INDEX_ENABLED",
+    ),
+    ("OMGSERVERS_SLOTS_COUNT", "OMGSERVERS_SERVER_SHARD_COUNT"),
+    ("OMGSERVERS_SHARD_ID", "OMGSERVERS_SERVER_INSTANCE_ID"),
+    ("OMGSERVERS_SHARD_URI", "OMGSERVERS_SERVER_URI"),
+    (
+        "OMGSERVERS_CLIENT_INACTIVE_INTERVAL",
+        "OMGSERVERS_CLIENTS_INACTIVE_INTERVAL",
+    ),
+    (
+        "OMGSERVERS_RUNTIME_INACTIVE_INTERVAL",
+        "OMGSERVERS_RUNTIMES_INACTIVE_INTERVAL",
+    ),
+    ("OMGSERVERS_RUNTIME_MIN_LIFETIME", "OMGSERVERS_RUNTIMES_START_INTERVAL"),
+    (
+        "OMGSERVERS_RUNTIME_DOCKER_NETWORK",
+        "OMGSERVERS_RUNTIMES_DOCKER_NETWORK",
+    ),
+    (
+        "OMGSERVERS_RUNTIME_DEFAULT_CPU_LIMIT",
+        "OMGSERVERS_RUNTIMES_DEFAULT_CPU_LIMIT",
+    ),
+    (
+        "OMGSERVERS_RUNTIME_DEFAULT_MEMORY_LIMIT",
+        "OMGSERVERS_RUNTIMES_DEFAULT_MEMORY_LIMIT",
+    ),
+    ("OMGSERVERS_RUNTIME_SERVICE_URI", "OMGSERVERS_RUNTIMES_OVERRIDING_URI"),
+    (
+        "OMGSERVERS_ACCESS_LOG_ENABLED",
+        "OMGSERVERS_LOGGING_ACCESS_LOGS_ENABLED",
+    ),
+    ("OMGSERVERS_ROOT_LOG_LEVEL", "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL"),
+    ("OMGSERVERS_APP_LOG_LEVEL", "OMGSERVERS_LOGGING_APP_LOGS_LEVEL"),
+    (
+        "OMGSERVERS_REST_CLIENT_LOG_LEVEL",
+        "OMGSERVERS_LOGGING_TRAFFIC_LOGS_LEVEL",
+    ),
+    (
+        "OMGSERVERS_CONSOLE_LOG_ENABLED",
+        "OMGSERVERS_LOGGING_CONSOLE_LOGS_ENABLED",
+    ),
+    (
+        "OMGSERVERS_EVENT_HANDLER_ENABLED",
+        "OMGSERVERS_INITIALIZATION_RELAY_JOB_ENABLED",
+    ),
+    (
+        "OMGSERVERS_SCHEDULER_ENABLED",
+        "OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_ENABLED",
+    ),
+    ("OMGSERVERS_DOCKER_TLS_VERIFY", "OMGSERVERS_DOCKER_CLIENT_TLS_VERIFY"),
+    ("OMGSERVERS_DOCKER_CERT_PATH", "OMGSERVERS_DOCKER_CLIENT_CERT_PATH"),
+];
 
 /// A host of the default pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,12 +340,141 @@ pub struct HostConfig {
 impl Config {
     /// From the command line and the environment of this process.
     pub fn load() -> anyhow::Result<Self> {
-        let mut config = Self::parse();
-        config.read_lists(&|name| {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads numbered variables")]
+        Self::read(std::env::args_os(), &|name| {
+            #[expect(clippy::disallowed_methods, reason = "the one place that reads variables by hand")]
             std::env::var(name).ok()
-        })?;
+        })
+    }
+
+    fn read(
+        given: impl IntoIterator<Item = OsString>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let command = Self::command();
+        let arguments = setting::arguments(&command, &ALIASES, given, variable).map_err(anyhow::Error::msg)?;
+        let matches = command.clone().get_matches_from(arguments);
+        let mut config = Self::from_arg_matches(&matches)?;
+        config.without_effect = setting::without_effect(&command, &matches);
+        config.read_lists(variable)?;
+        // Its relative has a switch besides.
+        if variable("OMGSERVERS_RUNTIME_SERVICE_URI").is_some()
+            && variable("OMGSERVERS_RUNTIMES_OVERRIDING_ENABLED").is_none()
+        {
+            config.runtimes_overriding_enabled = true;
+        }
+        if let (Ok(inside), Some(home)) = (config.docker_client_cert_path.strip_prefix("~"), variable("HOME")) {
+            config.docker_client_cert_path = Path::new(&home).join(inside);
+        }
+        config.add_database_user()?;
+        for (_, alias, password) in config.bootstrap_users() {
+            let is_usable = |text: &str| Text::new(text).is_some();
+            ensure!(
+                is_usable(alias) && password.is_none_or(is_usable),
+                "name and password of the first user `{alias}`: each {}",
+                text::TEXT_CONSTRAINT
+            );
+        }
         Ok(config)
+    }
+
+    /// Puts user and password into the addresses of the databases that name none.
+    fn add_database_user(&mut self) -> anyhow::Result<()> {
+        let (user, password) = (self.database_username.as_deref(), self.database_password.as_deref());
+        if user.is_none() && password.is_none() {
+            return Ok(());
+        }
+        let first = self.database_url.as_mut();
+        let first =
+            first.context("OMGSERVERS_DATABASE_USERNAME or _PASSWORD is set but OMGSERVERS_DATABASE_URL is not")?;
+        for address in std::iter::once(first).chain(&mut self.more_database_urls) {
+            // Without the cause: it may quote a password.
+            let mut url = Url::parse(address)
+                .ok()
+                .context("the address of a database is not valid")?;
+            let refused = |()| anyhow::anyhow!("the address of a database names no host");
+            if let Some(user) = user.filter(|_| url.username().is_empty()) {
+                url.set_username(user).map_err(refused)?;
+            }
+            if let Some(password) = password.filter(|_| url.password().is_none()) {
+                url.set_password(Some(password)).map_err(refused)?;
+            }
+            *address = url.into();
+        }
+        Ok(())
+    }
+
+    /// The first users: their role, name and, if they shall be created, password.
+    pub fn bootstrap_users(&self) -> [(Role, &str, Option<&str>); 6] {
+        [
+            (
+                Role::Admin,
+                &self.bootstrap_admin_user_alias,
+                &self.bootstrap_admin_user_password,
+            ),
+            (
+                Role::Support,
+                &self.bootstrap_support_user_alias,
+                &self.bootstrap_support_user_password,
+            ),
+            (
+                Role::Registry,
+                &self.bootstrap_registry_user_alias,
+                &self.bootstrap_registry_user_password,
+            ),
+            (
+                Role::Builder,
+                &self.bootstrap_builder_user_alias,
+                &self.bootstrap_builder_user_password,
+            ),
+            (
+                Role::Service,
+                &self.bootstrap_service_user_alias,
+                &self.bootstrap_service_user_password,
+            ),
+            (
+                Role::Dispatcher,
+                &self.bootstrap_dispatcher_user_alias,
+                &self.bootstrap_dispatcher_user_password,
+            ),
+        ]
+        .map(|(role, alias, password)| (role, alias.as_str(), password.as_deref()))
+    }
+
+    /// Whether a key may be generated here. With an external database every instance needs the same, so it must be given.
+    pub fn may_generate_keys(&self) -> bool {
+        self.database_url.is_none() || self.allow_default_secrets
+    }
+
+    /// Refuses passwords that everybody would try first, except on one's own machine.
+    pub fn check_passwords(&self) -> anyhow::Result<()> {
+        if self.may_generate_keys() || !self.bootstrap_enabled {
+            return Ok(());
+        }
+        for (role, alias, password) in self.bootstrap_users() {
+            ensure!(
+                password.is_none_or(|password| password != alias && password != role.as_str()),
+                "OMGSERVERS_BOOTSTRAP_{}_USER_PASSWORD is the user's name: choose another with an external database",
+                role.as_str().to_uppercase()
+            );
+        }
+        Ok(())
+    }
+
+    /// The folder of client certificates for hosts, if they are used.
+    pub fn docker_certificates(&self) -> Option<PathBuf> {
+        self.docker_client_tls_verify
+            .then(|| self.docker_client_cert_path.clone())
+    }
+
+    /// How hosts log in at the registry, if they do.
+    pub fn registry_login(&self) -> Option<RegistryLogin> {
+        let uri = self.registry_uri.as_str();
+        let place = uri.split_once("://").map_or(uri, |(_, place)| place);
+        Some(RegistryLogin {
+            address: place.split('/').next().unwrap_or_default().to_owned(),
+            username: self.service_user_alias.clone(),
+            password: self.service_user_password.clone()?,
+        })
     }
 
     /// The settings that tests start from: nothing of the environment.
@@ -211,7 +491,8 @@ impl Config {
     /// Settings of which there may be many.
     fn read_lists(&mut self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<()> {
         for index in 1.. {
-            let Some(url) = variable(&format!("OMGSERVERS_DATABASES_{index}__URL")) else {
+            let name = format!("OMGSERVERS_DATABASES_{index}__URL");
+            let Some(url) = setting::secret(&name, variable).map_err(anyhow::Error::msg)? else {
                 break;
             };
             self.more_database_urls.push(url);
@@ -222,12 +503,14 @@ impl Config {
         );
         for index in 0.. {
             let name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_{index}__{part}");
-            let Some(uri) = variable(&name("DOCKER_DAEMON_URI")) else {
+            let later_name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_{index}__{part}");
+            let variable = |part: &str| variable(&name(part)).or_else(|| variable(&later_name(part)));
+            let Some(uri) = variable("DOCKER_DAEMON_URI") else {
                 break;
             };
             let number = |part: &str| -> anyhow::Result<u32> {
                 let name = name(part);
-                let value = variable(&name).with_context(|| format!("{name} is not set"))?;
+                let value = variable(part).with_context(|| format!("{name} is not set"))?;
                 value
                     .parse()
                     .ok()
@@ -240,6 +523,16 @@ impl Config {
                 memory_mb: number("MEMORY_SIZE")?,
                 max_containers: number("MAX_CONTAINERS")?,
             });
+        }
+        // Instances find each other in the database.
+        for index in 0.. {
+            let name = format!("OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_{index}");
+            let Some(uri) = variable(&format!("{name}_")).or_else(|| variable(&name)) else {
+                break;
+            };
+            if uri != accepted::SERVER {
+                self.without_effect.push(name);
+            }
         }
         Ok(())
     }
@@ -283,5 +576,153 @@ mod tests {
             refused.contains("DOCKER_HOSTS_0__CPU_COUNT") && refused.contains("many"),
             "{refused}"
         );
+    }
+    fn read(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let given = std::iter::once("service")
+            .chain(arguments.iter().copied())
+            .map(OsString::from);
+        Config::read(given, &|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn every_setting_is_explained_and_secrets_are_not_shown() {
+        Config::command().debug_assert();
+        for argument in Config::command().get_arguments() {
+            let Some(name) = argument.get_env().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            let is_secret = ["_PASSWORD", "_TOKEN", "DATABASE_URL"]
+                .iter()
+                .any(|end| name.ends_with(end));
+            assert_eq!(
+                argument.is_hide_env_values_set(),
+                is_secret,
+                "{name} is secret or it is not"
+            );
+            assert!(argument.get_help().is_some(), "{name} is not explained in `--help`");
+        }
+    }
+
+    #[test]
+    fn names_of_later_versions_stand_for_settings_that_exist() {
+        let known: Vec<String> = Config::command()
+            .get_arguments()
+            .filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned))
+            .collect();
+        for (name, stands_for) in ALIASES {
+            assert!(known.iter().any(|known| known == stands_for), "{stands_for}");
+            assert!(
+                !known.iter().any(|known| known == name),
+                "{name} has a meaning of its own"
+            );
+        }
+        let config = read(
+            &[],
+            &[
+                ("OMGSERVERS_SLOTS_COUNT", "3"),
+                ("OMGSERVERS_RUNTIME_SERVICE_URI", "http://inside:8080"),
+                (
+                    "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__DOCKER_DAEMON_URI",
+                    "process://",
+                ),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__CPU_COUNT", "1"),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__MEMORY_SIZE", "2"),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__MAX_CONTAINERS", "3"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.shard_count, 3);
+        assert_eq!(config.runtimes_service_url(), "http://inside:8080");
+        assert_eq!(config.bootstrap_hosts[0].max_containers, 3);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_if_it_was_changed() {
+        let config = read(
+            &["--broker-host", "rabbit", "--service-queue", "ServiceEvents"],
+            &[
+                (
+                    "OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_0_",
+                    "http://gateway:8080",
+                ),
+                ("OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_1", "http://other:8080"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(
+            config.without_effect,
+            [
+                "OMGSERVERS_BROKER_HOST",
+                "OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_1"
+            ]
+        );
+    }
+
+    #[test]
+    fn user_and_password_of_the_database_go_into_addresses_that_name_none() {
+        let credentials = ["--database-username", "me", "--database-password", "p@ss/w:rd"];
+        let url = |url: &str| {
+            let arguments = [&credentials[..], &["--database-url", url]].concat();
+            let config = read(&arguments, &[("OMGSERVERS_DATABASES_1__URL", "postgres://b/omg")]).unwrap();
+            (config.database_url.unwrap(), config.more_database_urls[0].clone())
+        };
+        let (first, second) = url("postgresql://database:5432/omgservers?sslmode=verify-full");
+        assert_eq!(
+            first,
+            "postgresql://me:p%40ss%2Fw%3Ard@database:5432/omgservers?sslmode=verify-full"
+        );
+        assert_eq!(second, "postgres://me:p%40ss%2Fw%3Ard@b/omg");
+        assert_eq!(url("postgres://you:secret@a/omg").0, "postgres://you:secret@a/omg");
+        assert!(read(&credentials, &[]).is_err(), "embedded Postgres has no password");
+        let refused = read(&[&credentials[..], &["--database-url", "p@ss"]].concat(), &[]);
+        assert!(!refused.err().unwrap().to_string().contains("p@ss"));
+    }
+
+    #[test]
+    fn simple_passwords_are_for_ones_own_machine() {
+        let simple = ["--bootstrap-enabled=true", "--bootstrap-admin-user-password=admin"];
+        let external = ["--database-url", "postgres://a/omg"];
+        let check = |arguments: &[&str]| read(arguments, &[]).unwrap().check_passwords();
+        check(&simple).unwrap();
+        check(&[&external[..], &["--bootstrap-admin-user-password=admin"]].concat()).unwrap();
+        let both = [&simple[..], &external[..]].concat();
+        let refused = check(&both).unwrap_err().to_string();
+        assert!(
+            refused.contains("OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD"),
+            "{refused}"
+        );
+        // Neither the alias nor the role will do.
+        let renamed = "--bootstrap-admin-user-alias=root";
+        assert!(check(&[&both[..], &[renamed]].concat()).is_err());
+        assert!(check(&[&both[..], &[renamed, "--bootstrap-admin-user-password=root"]].concat()).is_err());
+        check(&[&both[..], &["--bootstrap-admin-user-password=wfE4dgJ8"]].concat()).unwrap();
+        let mut config = read(&both, &[]).unwrap();
+        config.allow_default_secrets = true;
+        config.check_passwords().unwrap();
+        assert!(
+            read(&["--bootstrap-admin-user-password= "], &[]).is_err(),
+            "nobody could log in"
+        );
+    }
+
+    #[test]
+    fn hosts_are_reached_as_configured() {
+        let plain = read(&[], &[]).unwrap();
+        assert!(plain.docker_certificates().is_none() && plain.registry_login().is_none());
+        let config = read(
+            &[
+                "--docker-client-tls-verify=true",
+                "--docker-client-cert-path=~/certs",
+                "--registry-uri=https://registry.example:5000/v2",
+                "--service-user-password=secret",
+            ],
+            &[("HOME", "/home/me")],
+        )
+        .unwrap();
+        assert_eq!(config.docker_certificates(), Some("/home/me/certs".into()));
+        assert_eq!(config.registry_login().unwrap().address, "registry.example:5000");
     }
 }

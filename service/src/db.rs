@@ -21,6 +21,8 @@ pub static SYSTEM_MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migra
 
 /// First half of the advisory lock's name; the second is the shard. A move takes it exclusively.
 const FENCE: i32 = 0x4f4d_4753;
+/// First half of the lock's name that is held while a schema is brought up to date.
+const FENCE_SCHEMA: i32 = 0x4f4d_4754;
 /// Pools per database: each connection then sees few shards, which keeps its statement cache small.
 const SUB_POOLS: usize = 8;
 /// Connections besides the sub-pools: system schema, notices to and from other instances.
@@ -45,6 +47,14 @@ pub fn shard_of(key: &str, shard_count: u16) -> Shard {
     Shard(CRC.checksum(key.as_bytes()) % shard_count)
 }
 
+/// Whether and how schemas are brought up to date.
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    pub enabled: bool,
+    /// Schemas at the same time.
+    pub concurrency: u32,
+}
+
 struct Database {
     pools: Vec<PgPool>,
     system: PgPool,
@@ -61,7 +71,13 @@ pub struct Db {
 
 impl Db {
     /// Connects, migrates every schema, and reads the index. `urls` are the databases in their order.
-    pub async fn open(urls: &[String], shard_count: u16, max_connections: u32, hub: Arc<Hub>) -> anyhow::Result<Self> {
+    pub async fn open(
+        urls: &[String],
+        shard_count: u16,
+        max_connections: u32,
+        migration: Migration,
+        hub: Arc<Hub>,
+    ) -> anyhow::Result<Self> {
         let options = urls
             .iter()
             .map(|url| url.parse::<PgConnectOptions>().context("the database URL is not valid"))
@@ -71,16 +87,22 @@ impl Db {
         let bound = per_pool * u32::try_from(sub_pools)? + EXTRA_CONNECTIONS;
 
         let mut first = connect(&options[0]).await?;
-        migrate(&mut first, "system", &SYSTEM_MIGRATIONS).await?;
+        migrate(&mut first, "system", &SYSTEM_MIGRATIONS, migration.enabled).await?;
         let index = read_index(&mut first, shard_count, urls.len()).await?;
         first.close().await.ok();
         for (number, options) in options.iter().enumerate() {
             let mut connection = connect(options).await?;
             check_limit(&mut connection, number, bound).await?;
-            for shard in (0..shard_count).filter(|shard| index[usize::from(*shard)] == number) {
-                migrate(&mut connection, &Shard(shard).schema(), &SHARD_MIGRATIONS).await?;
-            }
             connection.close().await.ok();
+            let shards = (0..shard_count).filter(|shard| index[usize::from(*shard)] == number);
+            let lanes = migration.concurrency.min(bound) as usize;
+            migrate_shards(
+                options,
+                &shards.map(Shard).collect::<Vec<_>>(),
+                lanes,
+                migration.enabled,
+            )
+            .await?;
         }
 
         let databases = options
@@ -336,22 +358,80 @@ async fn connect(options: &PgConnectOptions) -> anyhow::Result<PgConnection> {
     }
 }
 
-/// Brings one schema up to date.
+/// Brings the shards of one database up to date, each of the lanes on a connection of its own.
+async fn migrate_shards(
+    options: &PgConnectOptions,
+    shards: &[Shard],
+    lanes: usize,
+    enabled: bool,
+) -> anyhow::Result<()> {
+    let lanes = lanes.clamp(1, shards.len().max(1));
+    let migrating = (0..lanes).map(async |lane| {
+        let mut connection = connect(options).await?;
+        for shard in shards.iter().skip(lane).step_by(lanes) {
+            migrate(&mut connection, &shard.schema(), &SHARD_MIGRATIONS, enabled).await?;
+        }
+        connection.close().await.ok();
+        anyhow::Ok(())
+    });
+    futures_util::future::try_join_all(migrating).await?;
+    Ok(())
+}
+
+/// Brings one schema up to date, or makes sure that it is.
 async fn migrate(
+    connection: &mut PgConnection,
+    schema: &str,
+    migrations: &'static sqlx::migrate::Migrator,
+    enabled: bool,
+) -> anyhow::Result<()> {
+    if !enabled {
+        return check_schema(connection, schema, migrations).await;
+    }
+    // Two instances that start at once would both try to create the schema, and then its tables. The migrator's own lock is
+    // one for the whole database: schemas would wait for each other.
+    let lock = format!("hashtext('{schema}')");
+    sqlx::raw_sql(AssertSqlSafe(format!(
+        "select pg_advisory_lock({FENCE_SCHEMA}, {lock}); create schema if not exists {schema}; set search_path to {schema}"
+    )))
+    .execute(&mut *connection)
+    .await?;
+    let unlocked = sqlx::migrate::Migrator {
+        migrations: std::borrow::Cow::Borrowed(&migrations.migrations),
+        locking: false,
+        ..sqlx::migrate::Migrator::DEFAULT
+    };
+    let migrated = unlocked.run_direct(None, &mut *connection, false).await;
+    sqlx::raw_sql(AssertSqlSafe(format!(
+        "select pg_advisory_unlock({FENCE_SCHEMA}, {lock})"
+    )))
+    .execute(&mut *connection)
+    .await?;
+    migrated.with_context(|| format!("schema `{schema}` could not be migrated"))
+}
+
+/// Refuses a schema that somebody else should have brought up to date.
+async fn check_schema(
     connection: &mut PgConnection,
     schema: &str,
     migrations: &sqlx::migrate::Migrator,
 ) -> anyhow::Result<()> {
-    // Two instances that start at once would both try to create the schema.
-    sqlx::raw_sql(AssertSqlSafe(format!(
-        "begin; select pg_advisory_xact_lock({FENCE}); create schema if not exists {schema}; commit; set search_path to {schema}"
-    )))
-    .execute(&mut *connection)
-    .await?;
-    migrations
-        .run_direct(None, connection, false)
+    let query = format!("select version from {schema}._sqlx_migrations where success");
+    let applied: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(query))
+        .fetch_all(&mut *connection)
         .await
-        .with_context(|| format!("schema `{schema}` could not be migrated"))?;
+        .or_else(|cause| match cause.as_database_error().and_then(|error| error.code()) {
+            Some(code) if code == "42P01" => Ok(Vec::new()),
+            _ => Err(cause),
+        })?;
+    for migration in migrations.iter() {
+        ensure!(
+            applied.contains(&migration.version),
+            "schema `{schema}` is not up to date (`{}` is missing): start once with \
+             OMGSERVERS_INITIALIZATION_DATABASE_SCHEMA_ENABLED=true",
+            migration.description
+        );
+    }
     Ok(())
 }
 

@@ -38,13 +38,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use omgservers_protocol::id::TenantId;
-use omgservers_protocol::token::Role;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::db::Db;
+use crate::db::{Db, Migration};
 use crate::entity::{account, pool};
 use crate::ids::Ids;
 use crate::postgres::{Embedded, EmbeddedSettings};
@@ -108,18 +107,40 @@ impl Service {
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         std::fs::create_dir_all(&config.data_directory)
             .with_context(|| format!("cannot create the data folder `{}`", config.data_directory.display()))?;
+        if !config.without_effect.is_empty() {
+            tracing::warn!(
+                variables = config.without_effect.join(", "),
+                "these settings are understood, but have no effect"
+            );
+        }
+        config.check_passwords()?;
+        let key = token_key(&config)?;
+        let secrets_key = secrets_key(&config)?;
         let (urls, postgres) = open_databases(&config).await?;
         let (hub, receivers) = wake::Hub::new(urls.len());
-        let db = Db::open(&urls, config.shard_count, config.database_max_connections, hub.clone()).await?;
-        let key = token_key(&config)?;
+        let migration = Migration {
+            enabled: config.schema_enabled,
+            concurrency: config.schema_concurrency,
+        };
+        let db = Db::open(
+            &urls,
+            config.shard_count,
+            config.database_max_connections,
+            migration,
+            hub.clone(),
+        )
+        .await?;
         let tokens = auth::Tokens::new(&key, &config.issuer, config.clients_token_lifetime_s)?;
-        let vault = vault::Vault::new(&secrets_key(&config)?);
+        let vault = vault::Vault::new(&secrets_key);
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let lease = instance::lease(db.system(0), config.instance_id).await?;
         let hosts = worker::Hosts::new(host::HostSettings {
             installation: instance::installation(db.system(0)).await?,
             allow_files: config.image_files_enabled,
+            certificates: config.docker_certificates(),
+            insecure: config.docker_insecure_hosts_enabled,
+            registry: config.registry_login(),
             process_directory: std::path::absolute(&config.data_directory)?.join("processes"),
             ..host::HostSettings::default()
         });
@@ -181,7 +202,8 @@ impl Service {
             }
         });
         let (management_address, management) = management::serve(&app, stop.clone()).await?;
-        tracing::info!(%address, %management_address, "the service is up");
+        let application = &app.config.application_name;
+        tracing::info!(application, %address, %management_address, "the service is up");
         Ok(Self {
             app,
             address,
@@ -257,49 +279,62 @@ async fn open_databases(config: &Config) -> anyhow::Result<(Vec<String>, Option<
     Ok((vec![embedded.url()], Some(embedded)))
 }
 
-/// The key that tokens are signed with: given, or generated in embedded mode and kept in the data folder.
+/// The key that tokens are signed with.
 fn token_key(config: &Config) -> anyhow::Result<String> {
-    let path = match &config.token_private_key {
-        Some(given) => std::path::PathBuf::from(given.strip_prefix("file:").unwrap_or(given)),
-        None => {
-            anyhow::ensure!(
-                config.database_url.is_none(),
-                "OMGSERVERS_TOKEN_PRIVATE_KEY must be set with an external database: every instance needs the same key \
-                 (make one with `openssl genpkey -algorithm ed25519 -out token.pem`)"
-            );
-            let path = config.data_directory.join("token_key.pem");
-            if !path.exists() {
-                write_secret(&path, &auth::Tokens::generate_key()?)?;
-            }
-            path
-        }
-    };
-    std::fs::read_to_string(&path).with_context(|| format!("cannot read the token key `{}`", path.display()))
+    read_key(
+        config,
+        "OMGSERVERS_TOKEN_PRIVATE_KEY",
+        "openssl genpkey -algorithm ed25519 -out token.pem",
+        config.token_private_key.as_deref(),
+        "token_key.pem",
+        auth::Tokens::generate_key,
+    )
 }
 
-/// The key that secrets are sealed with: given, or generated in embedded mode and kept in the data folder.
+/// The key that secrets of stages are encrypted with.
 fn secrets_key(config: &Config) -> anyhow::Result<[u8; 32]> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
-    let path = match &config.secrets_key {
+    let text = read_key(
+        config,
+        "OMGSERVERS_SECRETS_KEY",
+        "openssl rand -base64 32 -out secrets.key",
+        config.secrets_key.as_deref(),
+        "secrets_key",
+        || Ok(STANDARD.encode(rand::random::<[u8; 32]>()) + "\n"),
+    )?;
+    let bytes = STANDARD
+        .decode(text.trim())
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.context("the secrets key must be 32 bytes in base64")
+}
+
+/// A key: given, or generated on one's own machine and kept in the data folder.
+fn read_key(
+    config: &Config,
+    variable: &str,
+    command: &str,
+    given: Option<&str>,
+    file: &str,
+    generate: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
+    let path = match given {
         Some(given) => std::path::PathBuf::from(given.strip_prefix("file:").unwrap_or(given)),
         None => {
             anyhow::ensure!(
-                config.database_url.is_none(),
-                "OMGSERVERS_SECRETS_KEY must be set with an external database: every instance needs the same key \
-                 (make one with `openssl rand -base64 32 > secrets.key`)"
+                config.may_generate_keys(),
+                "{variable} must be set with an external database: every instance needs the same key (make one with \
+                 `{command}`)"
             );
-            let path = config.data_directory.join("secrets_key");
+            let path = config.data_directory.join(file);
             if !path.exists() {
-                write_secret(&path, &STANDARD.encode(rand::random::<[u8; 32]>()))?;
+                write_secret(&path, &generate()?)?;
             }
             path
         }
     };
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("cannot read the secrets key `{}`", path.display()))?;
-    let key = STANDARD.decode(text.trim()).ok().and_then(|key| key.try_into().ok());
-    key.with_context(|| format!("the secrets key `{}` must be 32 bytes in base64", path.display()))
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read the key `{}`", path.display()))
 }
 
 /// Writes a file that only we may read, whole or not at all.
@@ -322,26 +357,10 @@ fn write_secret(path: &std::path::Path, content: &str) -> anyhow::Result<()> {
 /// Creates the first users and the pool, as far as they are configured and missing.
 async fn bootstrap(app: &App) -> anyhow::Result<()> {
     let config = &app.config;
-    if !config.bootstrap_enabled {
+    if !config.bootstrap_enabled || !config.bootstrap_job_enabled {
         return Ok(());
     }
-    for (role, alias, password) in [
-        (
-            Role::Admin,
-            &config.bootstrap_admin_user_alias,
-            &config.bootstrap_admin_user_password,
-        ),
-        (
-            Role::Support,
-            &config.bootstrap_support_user_alias,
-            &config.bootstrap_support_user_password,
-        ),
-        (
-            Role::Dispatcher,
-            &config.bootstrap_dispatcher_user_alias,
-            &config.bootstrap_dispatcher_user_password,
-        ),
-    ] {
+    for (role, alias, password) in config.bootstrap_users() {
         if let Some(password) = password {
             account::bootstrap(app, role, alias, password)
                 .await

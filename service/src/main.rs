@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use omgservers_protocol::trace;
 use omgservers_service::Service;
 use omgservers_service::config::Config;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,8 +21,13 @@ async fn main() -> ExitCode {
 
 async fn run() -> anyhow::Result<()> {
     let config = Config::load()?;
-    omgservers_protocol::telemetry::start(&config.root_logs_level, &config.app_logs_level, config.logs_json)
-        .map_err(anyhow::Error::msg)?;
+    let traces = trace::start(&config.telemetry, &config.application_name).map_err(anyhow::Error::msg)?;
+    let ended = serve(config).await;
+    tokio::task::spawn_blocking(move || traces.stop()).await.ok();
+    ended
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let service = tokio::select! {
         started = Service::start(config) => started?,

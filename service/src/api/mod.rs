@@ -13,7 +13,7 @@ mod support;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -229,7 +229,7 @@ pub fn router(app: App) -> Router {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
         }))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(middleware::from_fn(observe))
+        .layer(middleware::from_fn_with_state(app.clone(), observe))
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .with_state(app)
 }
@@ -262,7 +262,7 @@ async fn limit_time(request: Request, next: Next) -> Response {
 }
 
 /// Counts requests and lets logs of one request be found together.
-async fn observe(request: Request, next: Next) -> Response {
+async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     use tracing::Instrument as _;
     let path = request
         .extensions()
@@ -280,6 +280,11 @@ async fn observe(request: Request, next: Next) -> Response {
         .unwrap_or_default()
         .to_owned();
     let span = tracing::info_span!("request", request.id = id, operation);
+    let logged = app
+        .config
+        .telemetry
+        .access_logs_enabled
+        .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let begun = std::time::Instant::now();
     let response = next.run(request).instrument(span.clone()).await;
     let status = response.status();
@@ -287,6 +292,10 @@ async fn observe(request: Request, next: Next) -> Response {
     if !operation.ends_with("interchange") {
         metrics::histogram!("omgservers_request_seconds", "operation" => operation)
             .record(begun.elapsed().as_secs_f64());
+    }
+    if let Some((method, path)) = logged {
+        let duration_ms = begun.elapsed().as_millis();
+        span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), duration_ms, "answered"));
     }
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         span.in_scope(|| tracing::error!(duration_ms = begun.elapsed().as_millis(), "answered 500"));

@@ -34,14 +34,27 @@ const RETRY_MAX_S: f64 = 30.0;
 /// What a job says when it is done: nothing, or that it wants to look again.
 pub type Again = Option<Duration>;
 
-/// Starts everything that works in the background.
+/// Starts everything that works in the background, as far as this instance shall.
 pub fn start(app: &App, jobs: mpsc::Receiver<Job>, stop: &CancellationToken, tasks: &TaskTracker) {
-    tasks.spawn(take_jobs(app.clone(), jobs, stop.clone(), tasks.clone()));
-    tasks.spawn(sweep::run(app.clone(), stop.clone()));
+    // Whoever called here must not count as silent elsewhere.
     tasks.spawn(sweep::flush_activity(app.clone(), stop.clone()));
-    tasks.spawn(sweep::purge(app.clone(), stop.clone()));
+    if !app.config.relay_job_enabled {
+        tracing::info!("this instance answers calls and leaves the work to others");
+        tasks.spawn(ignore_jobs(jobs, stop.clone()));
+        return;
+    }
+    tasks.spawn(take_jobs(app.clone(), jobs, stop.clone(), tasks.clone()));
+    if app.config.scheduler_job_enabled {
+        tasks.spawn(sweep::run(app.clone(), stop.clone()));
+        tasks.spawn(sweep::purge(app.clone(), stop.clone()));
+    }
     tasks.spawn(sweep::count_usage(app.clone(), stop.clone()));
     tasks.spawn(hosts::run(app.clone(), stop.clone(), tasks.clone()));
+}
+
+/// Somebody else's sweep finds them.
+async fn ignore_jobs(mut jobs: mpsc::Receiver<Job>, stop: CancellationToken) {
+    while let Some(Some(_)) = stop.run_until_cancelled(jobs.recv()).await {}
 }
 
 /// Jobs that run here, and whether each was hinted at again meanwhile.
