@@ -12,4 +12,5 @@ mod limits;
 mod old_sdks;
 mod openapi;
 mod routes;
+mod telemetry;
 mod wrong_input;

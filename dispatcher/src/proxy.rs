@@ -16,7 +16,7 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use omgservers_protocol::Qualifier;
+use omgservers_protocol::{Qualifier, trace};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
@@ -134,8 +134,28 @@ fn uri_at(instance: &Instance, path: PathAndQuery) -> Uri {
 const READ_AWAY_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 const READ_AWAY_WAIT: Duration = Duration::from_secs(10);
 
-/// Passes a request on and its answer back.
-pub(crate) async fn pass_on(edge: &Arc<Edge>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+/// Passes a request on and its answer back, and the trace along with it.
+pub(crate) async fn pass_on(edge: &Arc<Edge>, peer: Peer, mut request: Request<Incoming>) -> Response<Body> {
+    use tracing::Instrument as _;
+    if !trace::is_on() {
+        return pass_on_untraced(edge, peer, request).await;
+    }
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let span = tracing::info_span!(
+        "pass_on",
+        otel.name = method,
+        otel.kind = "server",
+        http.request.method = method,
+        url.path = path
+    );
+    trace::go_on(&span, request.headers());
+    trace::pass_on(&span, request.headers_mut());
+    let response = pass_on_untraced(edge, peer, request).instrument(span.clone()).await;
+    trace::answered(&span, response.status().as_u16());
+    response
+}
+
+async fn pass_on_untraced(edge: &Arc<Edge>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
     let logged = edge
         .proxy

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, get, on};
 use omgservers_protocol::dispatcher::KEYS_ROUTE;
 use omgservers_protocol::{
-    Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup,
+    Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup, trace,
 };
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -261,7 +261,7 @@ async fn limit_time(request: Request, next: Next) -> Response {
     }
 }
 
-/// Counts requests and lets logs of one request be found together.
+/// Counts requests, lets logs of one request be found together, and goes on with the caller's trace.
 async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     use tracing::Instrument as _;
     let path = request
@@ -279,7 +279,22 @@ async fn observe(State(app): State<App>, request: Request, next: Next) -> Respon
         .and_then(|id| id.to_str().ok())
         .unwrap_or_default()
         .to_owned();
-    let span = tracing::info_span!("request", request.id = id, operation);
+    let span = if trace::is_on() {
+        let method = request.method().as_str();
+        let span = tracing::info_span!(
+            "request",
+            request.id = id,
+            operation,
+            otel.name = operation,
+            otel.kind = "server",
+            http.request.method = method,
+            http.route = path
+        );
+        trace::go_on(&span, request.headers());
+        span
+    } else {
+        tracing::info_span!("request", request.id = id, operation)
+    };
     let logged = app
         .config
         .telemetry
@@ -288,6 +303,9 @@ async fn observe(State(app): State<App>, request: Request, next: Next) -> Respon
     let begun = std::time::Instant::now();
     let response = next.run(request).instrument(span.clone()).await;
     let status = response.status();
+    if trace::is_on() {
+        trace::answered(&span, status.as_u16());
+    }
     metrics::counter!("omgservers_requests_total", "operation" => operation.clone(), "status" => status.as_str().to_owned()).increment(1);
     if !operation.ends_with("interchange") {
         metrics::histogram!("omgservers_request_seconds", "operation" => operation)
