@@ -27,11 +27,17 @@ use crate::{Body, BoxError, Config, Edge, Peer};
 /// The longest body of a request, as the service itself allows.
 const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
 
+/// The longest body of an archive that is uploaded. The service has its own, smaller limit; here nothing of it is held.
+const UPLOAD_BYTES_MAX: usize = 520 * 1024 * 1024;
+
 /// Until an instance accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// Until the service begins to answer; long polls take 20 s. Later, between two pieces of a body.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// The same while an archive is being uploaded.
+const UPLOAD_ANSWER: Duration = Duration::from_secs(660);
 
 /// An instance that could not be reached is tried last for so long.
 const AVOIDED: Duration = Duration::from_secs(2);
@@ -193,7 +199,7 @@ impl Failure {
             Self::TooLong => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 Qualifier::WrongRequest,
-                "the body is longer than 10 MB",
+                "the body is too long",
             ),
             Self::Unreachable => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -235,7 +241,12 @@ async fn try_to_pass_on(
     peer: Peer,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    if request.body().size_hint().lower() > BODY_BYTES_MAX as u64 {
+    let is_upload = request.uri().path() == UploadFilesArchive::ROUTE;
+    let (bytes_max, answer_max) = match is_upload {
+        true => (UPLOAD_BYTES_MAX, UPLOAD_ANSWER),
+        false => (BODY_BYTES_MAX, ANSWER),
+    };
+    if request.body().size_hint().lower() > bytes_max as u64 {
         read_away(request.into_body()).await;
         return Err(Failure::TooLong);
     }
@@ -263,14 +274,14 @@ async fn try_to_pass_on(
             .insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.insert(header::UPGRADE, upgrade.clone());
     }
-    let body = SharedBody::new(body);
+    let body = SharedBody::new(body, bytes_max);
 
     for instance in edge.proxy.in_order() {
         let mut attempt = Request::new(body.clone().boxed());
         *attempt.method_mut() = head.method.clone();
         *attempt.uri_mut() = uri_at(instance, path.clone());
         *attempt.headers_mut() = head.headers.clone();
-        match timeout(ANSWER, edge.proxy.client.request(attempt)).await {
+        match timeout(answer_max, edge.proxy.client.request(attempt)).await {
             Err(_) => return Err(Failure::Late),
             Ok(Ok(response)) => return Ok(answer(edge, peer, on_upgrade, response)),
             Ok(Err(error)) if error.is_connect() && !body.is_touched() => {
@@ -332,9 +343,9 @@ struct OneBody {
 }
 
 impl SharedBody {
-    fn new(body: Incoming) -> Self {
+    fn new(body: Incoming, bytes_max: usize) -> Self {
         Self(Arc::new(Mutex::new(OneBody {
-            body: Limited::new(body, BODY_BYTES_MAX),
+            body: Limited::new(body, bytes_max),
             touched: false,
         })))
     }

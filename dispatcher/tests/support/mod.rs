@@ -241,6 +241,7 @@ impl World {
             exp: now + 60,
             jti: self.next_token.fetch_add(1, Ordering::SeqCst).to_string(),
             groups: vec![Role::Websocket],
+            epoch: 0,
             user_id: None,
             runtime_id: Some(RuntimeId(runtime)),
             client_id: (role == Role::Player).then_some(ClientId(client)),

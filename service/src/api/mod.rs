@@ -34,8 +34,8 @@ use crate::error::Error;
 use crate::limits;
 
 pub use body::Body;
-pub use openapi::ROUTE as OPENAPI_ROUTE;
 pub use cors::Origins;
+pub use openapi::ROUTE as OPENAPI_ROUTE;
 
 /// Largest body of a request.
 pub const BODY_MAX: usize = 10 * 1_024 * 1_024;
@@ -43,6 +43,8 @@ pub const BODY_MAX: usize = 10 * 1_024 * 1_024;
 const UPLOAD_MARGIN: usize = 64 * 1_024;
 /// Longest time for a reply; a held interchange takes up to 20 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(45);
+/// The same while an archive is being uploaded, however slow the line.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Collects operations, and remembers their addresses for the test that walks over them.
@@ -238,14 +240,17 @@ async fn wrong_method() -> Error {
     Error::WrongMethod
 }
 
+fn is_upload(request: &Request) -> bool {
+    request.uri().path() == dev::UploadFilesArchive::ROUTE
+}
+
 /// Archives may be larger than everything else.
 async fn limit_body(
     axum::extract::State(app): axum::extract::State<App>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let is_upload = request.uri().path() == dev::UploadFilesArchive::ROUTE;
-    let limit = if is_upload {
+    let limit = if is_upload(&request) {
         developer::archive_max(&app) + UPLOAD_MARGIN
     } else {
         BODY_MAX
@@ -255,7 +260,12 @@ async fn limit_body(
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(REPLY_TIMEOUT, next.run(request)).await {
+    let limit = if is_upload(&request) {
+        UPLOAD_TIMEOUT
+    } else {
+        REPLY_TIMEOUT
+    };
+    match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Error::Unavailable("the answer took too long, try again").into_response(),
     }

@@ -48,11 +48,13 @@ pub async fn create_alias(app: &App, by: &Actor, call: dev::CreateProjectAlias) 
     let id = call.project_id;
     let mut tx = app.db.begin(tenant.get()).await?;
     require(&mut tx, by, tenant, On::Tenant(tenant), Permission::PROJECT_MANAGER).await?;
-    let is_deleted = find(&mut tx, tenant, id).await?.deleted.is_some();
+    find(&mut tx, tenant, id).await?;
     alias::create(&mut tx, app.ids.mint(), Scope::Project(tenant), id.get(), value).await?;
-    if is_deleted {
+    match alive(&mut tx, tenant, id).await {
+        Ok(()) => {}
         // Nobody will look for it, and nobody would take it away.
-        return Ok(());
+        Err(Error::ParentNotFound { .. }) => return Ok(()),
+        Err(cause) => return Err(cause),
     }
     let operation = "create-project-alias";
     audit::note(app, &mut tx, by, operation, Some(tenant), id, Some(value)).await?;
@@ -78,9 +80,9 @@ pub(super) struct ProjectRow {
     pub(super) deleted: Option<OffsetDateTime>,
 }
 
-/// A project of the tenant, deleted or not. While the transaction lasts it is not deleted.
+/// A project of the tenant, deleted or not.
 pub(super) async fn find(db: &mut PgConnection, tenant: TenantId, id: ProjectId) -> Result<ProjectRow> {
-    sqlx::query_as("select created, deleted from project where tenant_id = $1 and id = $2 for share")
+    sqlx::query_as("select created, deleted from project where tenant_id = $1 and id = $2")
         .bind(tenant)
         .bind(id)
         .fetch_optional(db)
@@ -90,11 +92,13 @@ pub(super) async fn find(db: &mut PgConnection, tenant: TenantId, id: ProjectId)
 
 /// Refuses a deleted project and keeps it from being deleted until the commit.
 pub(super) async fn alive(db: &mut PgConnection, tenant: TenantId, project: ProjectId) -> Result<()> {
-    match find(db, tenant, project).await {
-        Ok(row) if row.deleted.is_none() => Ok(()),
-        Ok(_) | Err(Error::NotFound { .. }) => Err(Error::parent("project", project)),
-        Err(cause) => Err(cause),
-    }
+    let alive: Option<i32> =
+        sqlx::query_scalar("select 1 from project where tenant_id = $1 and id = $2 and deleted is null for share")
+            .bind(tenant)
+            .bind(project)
+            .fetch_optional(db)
+            .await?;
+    alive.map(|_| ()).ok_or_else(|| Error::parent("project", project))
 }
 
 pub async fn list(app: &App, by: &Actor, call: dev::ListProjects) -> Result<Page<dev::Project>> {

@@ -46,18 +46,21 @@ const CASCADE: [&str; 13] = [
 
 /// Carries deletions in a tenant down, until nothing is left to do.
 pub async fn cascade(app: &App, tenant: TenantId) -> Result<()> {
-    for statement in CASCADE {
-        loop {
-            let mut tx = app.db.begin(tenant.get()).await?;
+    // Each round is one transaction: a batch of every kind, or nothing, which costs no write.
+    loop {
+        let mut tx = app.db.begin(tenant.get()).await?;
+        let mut more = false;
+        for statement in CASCADE {
             let done = sqlx::query(statement)
                 .bind(tenant)
                 .bind(BATCH)
                 .execute(&mut *tx)
                 .await?;
-            tx.commit().await?;
-            if done.rows_affected() < BATCH.unsigned_abs() {
-                break;
-            }
+            more |= done.rows_affected() >= BATCH.unsigned_abs();
+        }
+        tx.commit().await?;
+        if !more {
+            break;
         }
     }
     let is_gone: bool = {

@@ -295,6 +295,7 @@ impl World {
             })
             .collect();
         let demand = Demand {
+            tenant: omgservers_protocol::id::TenantId(1),
             runtime: RuntimeId(id.get()),
             deployment: DeploymentId(1),
             cpu: 100,
