@@ -200,7 +200,7 @@ impl Drop for Fleet {
     }
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // A process that nobody has waited for yet is dead all the same.
     state

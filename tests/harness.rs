@@ -4,6 +4,7 @@
 mod fleet;
 mod platform;
 mod server;
+mod process;
 pub mod shooter;
 mod studio;
 
@@ -12,6 +13,7 @@ pub mod engine;
 pub use fleet::{Fleet, Part};
 pub use platform::{Installation, Options, cluster};
 pub use server::Server;
+pub use process::{Durable, ServiceProcess};
 pub use studio::{Studio, game_config};
 
 use std::future::Future;

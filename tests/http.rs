@@ -29,15 +29,36 @@ pub(crate) async fn post(url: &str, token: Option<&str>, body: &Value) -> Answer
     send(reqwest::Method::POST, url, token, "application/json", body.to_string()).await
 }
 
+/// Asks somebody who may be killed meanwhile.
+pub(crate) async fn try_post(url: &str, token: Option<&str>, body: &Value) -> Option<Answer> {
+    try_answer(client().post(url).json(body), token).await.ok()
+}
+
+/// The same with a form.
+pub(crate) async fn try_post_form(
+    url: &str,
+    token: Option<&str>,
+    fields: &Value,
+    file: (&str, Vec<u8>),
+) -> Option<Answer> {
+    try_answer(client().post(url).multipart(form(fields, file)), token)
+        .await
+        .ok()
+}
+
 /// A form with a file, as the upload of an archive wants it.
 pub(crate) async fn post_form(url: &str, token: Option<&str>, fields: &Value, file: (&str, Vec<u8>)) -> Answer {
+    answer(client().post(url).multipart(form(fields, file)), token).await
+}
+
+fn form(fields: &Value, file: (&str, Vec<u8>)) -> reqwest::multipart::Form {
     let mut form = reqwest::multipart::Form::new();
     for (name, value) in fields.as_object().expect("fields with names") {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         form = form.text(name.clone(), text);
     }
     let part = reqwest::multipart::Part::bytes(file.1).file_name("version.zip");
-    answer(client().post(url).multipart(form.part(file.0.to_owned(), part)), token).await
+    form.part(file.0.to_owned(), part)
 }
 
 pub(crate) async fn send(method: reqwest::Method, url: &str, token: Option<&str>, kind: &str, body: String) -> Answer {
@@ -48,20 +69,25 @@ pub(crate) async fn send(method: reqwest::Method, url: &str, token: Option<&str>
     .await
 }
 
-async fn answer(mut request: reqwest::RequestBuilder, token: Option<&str>) -> Answer {
+async fn answer(request: reqwest::RequestBuilder, token: Option<&str>) -> Answer {
+    try_answer(request, token).await.expect("the dispatcher answers")
+}
+
+/// What is answered, if the other side lives long enough.
+async fn try_answer(mut request: reqwest::RequestBuilder, token: Option<&str>) -> reqwest::Result<Answer> {
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }
-    let response = request.send().await.expect("the dispatcher answers");
+    let response = request.send().await?;
     let status = response.status().as_u16();
-    let body = response.text().await.expect("the answer is text");
+    let body = response.text().await?;
     let qualifier = serde_json::from_str::<Value>(&body)
         .ok()
         .and_then(|value| value.get("qualifier")?.as_str().map(str::to_owned))
         .unwrap_or_default();
-    Answer {
+    Ok(Answer {
         status,
         qualifier,
         body,
-    }
+    })
 }

@@ -5,6 +5,7 @@ mod commands;
 mod configuration;
 mod control;
 mod docs;
+mod durability;
 mod evening;
 mod faults;
 mod http;

@@ -395,7 +395,7 @@ fn table(scene: &Scene) -> Vec<Row> {
     rows
 }
 
-fn in_an_hour() -> String {
+pub(crate) fn in_an_hour() -> String {
     let now = std::time::UNIX_EPOCH.elapsed().expect("it is after 1970").as_secs();
     let at = time::OffsetDateTime::from_unix_timestamp(i64::try_from(now).expect("seconds") + 3_600).expect("a time");
     at.format(&time::format_description::well_known::Rfc3339)
