@@ -27,13 +27,16 @@ async fn survive(shards: u16, instances: usize, mut mishap: impl FnMut(&mut rand
         let mishap = mishap(&mut walk.random);
         walk.take(&step, mishap).await;
     }
+    walk.say("the books are balanced");
     books::balance(&walk).await;
     for step in walk::steps(walk::DEMOLISH) {
         let mishap = mishap(&mut walk.random);
         walk.take(&step, mishap).await;
     }
     walk.delete_strays().await;
+    walk.say("everything is deleted");
     books::close(&walk).await;
+    walk.say("nothing is left");
     walk.end().await;
 }
 

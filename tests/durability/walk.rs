@@ -69,7 +69,7 @@ anew    developer/create-lobby-request {"tenant":"acme","deployment_id":"$deploy
 "#;
 
 pub(super) const DEMOLISH: &str = r#"
-looks   developer/get-deployment-details {"tenant":"acme","deployment_id":"$deployment"} lobby=/details/lobby_refs/1/lobby_id matchmaker=/details/matchmaker_refs/0/matchmaker_id
+looks   developer/get-deployment-details {"tenant":"acme","deployment_id":"$deployment"} lobby=/details/lobby_refs/0/lobby_id matchmaker=/details/matchmaker_refs/0/matchmaker_id
 nothing developer/delete-lobby {"lobby_id":"$lobby"}
 nothing developer/delete-matchmaker {"matchmaker_id":"$matchmaker"}
 anew    developer/create-matchmaker-request {"tenant":"acme","deployment_id":"$deployment"}
@@ -108,6 +108,7 @@ pub(super) struct Walk {
     facts: HashMap<&'static str, String>,
     /// Counts requests: instances take turns.
     turn: usize,
+    begun: std::time::Instant,
 }
 
 impl Walk {
@@ -120,6 +121,7 @@ impl Walk {
             random: rand::rngs::StdRng::seed_from_u64(seed),
             facts: HashMap::from([("soon", crate::routes::in_an_hour())]),
             turn: 0,
+            begun: std::time::Instant::now(),
         }
     }
 
@@ -180,7 +182,7 @@ impl Walk {
         if step.again == Again::Looks {
             return self.look(step, &body).await;
         }
-        println!("{} {mishap:?}", step.operation);
+        self.say(&format!("{} {mishap:?}", step.operation));
         let mut known = None;
         if mishap != Mishap::KillAfter {
             let asked = tokio::spawn(self.request(step.operation, body.clone()));
@@ -273,6 +275,11 @@ impl Walk {
             step.operation,
             answer.body
         );
+    }
+
+    /// Tells how far the story has come, for one that fails.
+    pub(super) fn say(&self, what: &str) {
+        println!("{:6.2} s {what}", self.begun.elapsed().as_secs_f64());
     }
 
     /// Deletes what was made by requests that nobody was told the outcome of.
