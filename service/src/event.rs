@@ -27,9 +27,13 @@ pub enum Kind {
     ApiKey,
     /// A run on a developer's machine is over; in the tenant's shard, the key is the run.
     LocalRun,
+    /// A deployment has a new matchmaker.
+    Matchmaker,
+    /// A record of the audit log is not where its tenant is; the key is the record.
+    Audit,
 }
 
-const KINDS: [(Kind, &str); 10] = [
+const KINDS: [(Kind, &str); 12] = [
     (Kind::Tenant, "tenant"),
     (Kind::Cell, "cell"),
     (Kind::Seat, "seat"),
@@ -40,6 +44,8 @@ const KINDS: [(Kind, &str); 10] = [
     (Kind::Account, "account"),
     (Kind::ApiKey, "api_key"),
     (Kind::LocalRun, "local_run"),
+    (Kind::Matchmaker, "matchmaker"),
+    (Kind::Audit, "audit"),
 ];
 
 impl Kind {

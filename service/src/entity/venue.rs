@@ -48,8 +48,7 @@ pub async fn create_lobby(app: &App, by: &Actor, call: dev::CreateLobbyRequest) 
     let id = call.deployment_id;
     let (mut tx, _) = deployment::for_deployer(app, by, tenant, id).await?;
     deployment::alive(&mut tx, tenant, id).await?;
-    audit::note(app, &mut tx, by, "create-lobby-request", Some(tenant), id, None).await?;
-    tx.commit().await?;
+    drop(tx);
     let (mut tx, config, _) = open_cell(app, id).await?;
     let lobbies: i64 = sqlx::query_scalar(
         "select count(*) from venue where deployment_id = $1 and qualifier = 'LOBBY' and state <> 'GONE'",
@@ -64,6 +63,7 @@ pub async fn create_lobby(app: &App, by: &Actor, call: dev::CreateLobbyRequest) 
         )));
     }
     cell::create_venue(app, &mut tx, id, RuntimeQualifier::Lobby, None).await?;
+    audit::note(app, &mut tx, by, "create-lobby-request", Some(tenant), id, None).await?;
     event::append(&mut tx, Kind::Cell, id.get()).await?;
     tx.commit().await
 }
@@ -87,12 +87,11 @@ pub async fn delete_lobby(app: &App, by: &Actor, call: dev::DeleteLobby) -> Resu
                  where venue.id = $1 and qualifier = 'LOBBY'";
     let found = search(app, query, id.get()).await?;
     let (shard, deployment, tenant) = found.ok_or_else(|| Error::not_found("lobby", id))?;
-    let (mut tx, _) = deployment::for_deployer(app, by, tenant, deployment).await?;
-    audit::note(app, &mut tx, by, "delete-lobby", Some(tenant), id, None).await?;
-    tx.commit().await?;
+    drop(deployment::for_deployer(app, by, tenant, deployment).await?);
     let mut tx = app.db.begin_in(shard).await?;
     let deleted = end(&mut tx, MatchId(id.get()), "the lobby was closed by its developer").await?;
     if deleted {
+        audit::note(app, &mut tx, by, "delete-lobby", Some(tenant), id, None).await?;
         event::append(&mut tx, Kind::Cell, deployment.get()).await?;
     }
     tx.commit().await?;
@@ -128,16 +127,30 @@ pub async fn create_matchmaker(app: &App, by: &Actor, call: dev::CreateMatchmake
         .bind(matchmaker)
         .execute(&mut *tx)
         .await?;
+    audit::note(app, &mut tx, by, "create-matchmaker-request", Some(tenant), id, None).await?;
     event::append(&mut tx, Kind::Cell, id.get()).await?;
-    tx.commit().await?;
-    // New clients are told the new one.
+    event::append(&mut tx, Kind::Matchmaker, id.get()).await?;
+    tx.commit().await
+}
+
+/// The job of a deployment with a new matchmaker: new clients are told of it by the tenant's shard.
+pub async fn matchmaker_changed(app: &App, id: DeploymentId) -> Result<()> {
+    let row: Option<(TenantId, MatchmakerId)> = {
+        let mut tx = app.db.begin(id.get()).await?;
+        sqlx::query_as("select tenant_id, matchmaker_id from cell where deployment_id = $1")
+            .bind(id)
+            .fetch_optional(&mut *tx)
+            .await?
+    };
+    let Some((tenant, matchmaker)) = row else {
+        return Ok(());
+    };
     let mut tx = app.db.begin(tenant.get()).await?;
     sqlx::query("update deployment set matchmaker_id = $2 where id = $1")
         .bind(id)
         .bind(matchmaker)
         .execute(&mut *tx)
         .await?;
-    audit::note(app, &mut tx, by, "create-matchmaker-request", Some(tenant), id, None).await?;
     tx.commit().await
 }
 
@@ -147,9 +160,7 @@ pub async fn delete_matchmaker(app: &App, by: &Actor, call: dev::DeleteMatchmake
     let query = "select deployment_id, tenant_id from cell where matchmaker_id = $1";
     let found = search(app, query, id.get()).await?;
     let (_, deployment, tenant) = found.ok_or_else(|| Error::not_found("matchmaker", id))?;
-    let (mut tx, _) = deployment::for_deployer(app, by, tenant, deployment).await?;
-    audit::note(app, &mut tx, by, "delete-matchmaker", Some(tenant), id, None).await?;
-    tx.commit().await?;
+    drop(deployment::for_deployer(app, by, tenant, deployment).await?);
     let (mut tx, _, has_matchmaker) = open_cell(app, deployment).await?;
     if !has_matchmaker {
         return Ok(Deleted { deleted: false });
@@ -170,6 +181,7 @@ pub async fn delete_matchmaker(app: &App, by: &Actor, call: dev::DeleteMatchmake
     for venue in matches {
         end(&mut tx, venue, "the matchmaker was deleted by its developer").await?;
     }
+    audit::note(app, &mut tx, by, "delete-matchmaker", Some(tenant), id, None).await?;
     event::append(&mut tx, Kind::Cell, deployment.get()).await?;
     tx.commit().await?;
     Ok(Deleted { deleted: true })

@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use omgservers_protocol::id::{ApiKeyId, ClientId, DeploymentId, LocalRunId, MatchId, RuntimeId, TenantId, UserId};
+use omgservers_protocol::id::{
+    ApiKeyId, AuditId, ClientId, DeploymentId, LocalRunId, MatchId, RuntimeId, TenantId, UserId,
+};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,7 +20,7 @@ use tokio_util::task::TaskTracker;
 pub use hosts::Hosts;
 
 use crate::App;
-use crate::entity::{account, api_key, local_run};
+use crate::entity::{account, api_key, audit, local_run, venue};
 use crate::error::Result;
 use crate::event::Kind;
 use crate::wake::Job;
@@ -160,6 +162,10 @@ async fn handle(app: &App, job: Job) -> Result<Again> {
         Kind::LocalRun => local_run::ended(app, job.shard, LocalRunId(job.key))
             .await
             .map(|()| None),
+        Kind::Matchmaker => venue::matchmaker_changed(app, DeploymentId(job.key))
+            .await
+            .map(|()| None),
+        Kind::Audit => audit::bring_home(app, job.shard, AuditId(job.key)).await.map(|()| None),
     }
 }
 
