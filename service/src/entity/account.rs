@@ -264,7 +264,8 @@ pub async fn list_users(app: &App, call: &admin::ListUsers) -> Result<Page<User>
 /// Forgets users who were deleted long ago.
 pub async fn purge(db: &mut PgConnection, after_s: i64, limit: i64) -> Result<()> {
     sqlx::query(
-        "delete from account where id in (select id from account where deleted < now() - $1 * interval '1 second' limit $2)",
+        "delete from account where id in (select id from account where deleted < now() - $1 * interval '1 second' \
+         and not exists (select 1 from event where kind = 'account' and key = account.id) limit $2)",
     )
     .bind(after_s)
     .bind(limit)

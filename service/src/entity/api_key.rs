@@ -179,6 +179,23 @@ pub async fn delete(app: &App, by: &Actor, id: ApiKeyId) -> Result<Deleted> {
     })
 }
 
+/// Deletes keys of a tenant that is gone, a batch of them. Says whether there may be more.
+pub async fn forget(app: &App, shard: Shard, tenant: TenantId, limit: i64) -> Result<bool> {
+    let mut tx = app.db.begin_in(shard).await?;
+    let gone: Vec<ApiKeyId> = sqlx::query_scalar(
+        "delete from api_key where id in (select id from api_key where tenant_id = $1 limit $2) returning id",
+    )
+    .bind(tenant)
+    .bind(limit)
+    .fetch_all(&mut *tx)
+    .await?;
+    for id in &gone {
+        event::append(&mut tx, Kind::ApiKey, id.get()).await?;
+    }
+    tx.commit().await?;
+    Ok(i64::try_from(gone.len()) == Ok(limit))
+}
+
 /// The job of a key that was deleted: every instance must know.
 pub async fn changed(app: &App, shard: Shard, id: ApiKeyId) -> Result<()> {
     let mut tx = app.db.begin_in(shard).await?;

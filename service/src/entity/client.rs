@@ -502,6 +502,18 @@ pub async fn set_profile(app: &App, user: UserId, stage: StageId, profile: &Json
     tx.commit().await
 }
 
+/// Forgets who played on these stages, a batch of them. Says whether there may be more.
+pub async fn forget_players(app: &App, shard: Shard, stages: &[StageId], limit: i64) -> Result<bool> {
+    let mut tx = app.db.begin_in(shard).await?;
+    let done = sqlx::query("delete from player where id in (select id from player where stage_id = any($1) limit $2)")
+        .bind(stages)
+        .bind(limit)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    Ok(done.rows_affected() == limit.unsigned_abs())
+}
+
 /// Really deletes clients whose life is over and whose last messages had time to be fetched.
 pub async fn purge(db: &mut PgConnection, retention_s: i64) -> Result<()> {
     sqlx::query(

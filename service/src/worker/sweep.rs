@@ -11,7 +11,7 @@ use crate::event::Kind;
 use crate::wake::Job;
 use crate::{App, activity};
 
-/// Deleted clients are kept so long, so that a player can still fetch the reason.
+/// Deleted clients are kept so long, so that a player can still fetch the reason; not longer than anything else.
 const CLIENT_RETENTION_S: i64 = 600;
 /// Longest time between two looks at what was deleted.
 const PURGE_INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -43,7 +43,8 @@ async fn look(app: &App, shard: Shard, up_for: Duration) -> Result<()> {
             .bind(FOUND_MAX)
             .fetch_all(&mut *tx)
             .await?;
-    client::purge(&mut tx, CLIENT_RETENTION_S).await?;
+    let tombstones_s = i64::try_from(app.config.tombstones_retention.as_secs()).unwrap_or(i64::MAX);
+    client::purge(&mut tx, CLIENT_RETENTION_S.min(tombstones_s)).await?;
     local_run::expire(&mut tx).await?;
     tx.commit().await?;
     for (kind, key) in found {
@@ -89,8 +90,15 @@ pub(super) async fn purge(app: App, stop: CancellationToken) {
         .clamp(Duration::from_secs(1), PURGE_INTERVAL_MAX);
     loop {
         for shard in app.db.shards() {
-            if let Err(cause) = tombstone::purge(&app, shard).await {
-                tracing::warn!(shard = shard.index(), error = %cause, "what was deleted could not be forgotten yet");
+            while !stop.is_cancelled() {
+                match tombstone::purge(&app, shard).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(cause) => {
+                        tracing::warn!(shard = shard.index(), error = %cause, "what was deleted could not be forgotten yet");
+                        break;
+                    }
+                }
             }
         }
         tokio::select! {
