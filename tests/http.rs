@@ -46,6 +46,21 @@ pub(crate) async fn try_post_form(
         .ok()
 }
 
+/// Whatever bytes, as JSON.
+pub(crate) async fn try_post_bytes(url: &str, token: Option<&str>, body: Vec<u8>) -> Option<Answer> {
+    let request = client().post(url).header("content-type", "application/json").body(body);
+    try_answer(request, token).await.ok()
+}
+
+/// A form of these fields and nothing else.
+pub(crate) async fn post_fields(url: &str, token: Option<&str>, fields: &[(&str, &str)]) -> Answer {
+    let mut form = reqwest::multipart::Form::new();
+    for (name, value) in fields {
+        form = form.text((*name).to_owned(), (*value).to_owned());
+    }
+    answer(client().post(url).multipart(form), token).await
+}
+
 /// A form with a file, as the upload of an archive wants it.
 pub(crate) async fn post_form(url: &str, token: Option<&str>, fields: &Value, file: (&str, Vec<u8>)) -> Answer {
     answer(client().post(url).multipart(form(fields, file)), token).await

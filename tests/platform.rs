@@ -212,7 +212,7 @@ impl Installation {
         let mut text = String::new();
         for shard in app.db.shards() {
             let mut tx = app.db.begin_in(shard).await.expect("a transaction");
-            let query = sqlx::AssertSqlSafe(format!("select row_to_json({table})::text from {table}"));
+            let query = sqlx::AssertSqlSafe(format!("select row_to_json(rows)::text from {table} as rows"));
             let rows: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *tx).await.expect("rows");
             text += &rows.join("\n");
         }

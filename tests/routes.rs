@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use harness::{Installation, Options, Studio, game_config};
-use omgservers_protocol::id::{ClientId, DeploymentId, LobbyId, MatchmakerId, UserId, VersionId};
+use omgservers_protocol::id::{ClientId, DeploymentId, LobbyId, MatchmakerId, RuntimeId, UserId, VersionId};
 use omgservers_protocol::player;
 use omgservers_protocol::token::Role;
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ use crate::http::{Answer, post, post_form};
 
 /// Who may call an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+pub(crate) enum For {
     Anybody,
     Only(Role),
 }
 
-struct Row {
-    operation: &'static str,
-    who: For,
+pub(crate) struct Row {
+    pub(crate) operation: &'static str,
+    pub(crate) who: For,
     /// What the right caller says, and hears.
-    body: Value,
+    pub(crate) body: Value,
     right: (u16, &'static str),
     /// What a developer of another tenant hears, saying the same.
     stranger: (u16, &'static str),
@@ -35,19 +35,77 @@ const NO_PERMISSION: (u16, &str) = (403, "PERMISSION_NOT_FOUND");
 const WRONG_CREDENTIALS: (u16, &str) = (401, "WRONG_CREDENTIALS");
 const NOT_FOUND: (u16, &str) = (404, "OBJECT_NOT_FOUND");
 
-struct Scene {
-    studio: Studio,
-    version: VersionId,
-    deployment: DeploymentId,
-    lobby: LobbyId,
-    matchmaker: MatchmakerId,
-    client: ClientId,
+/// What the operations of the table are about.
+pub(crate) struct Scene {
+    pub(crate) studio: Studio,
+    pub(crate) version: VersionId,
+    pub(crate) deployment: DeploymentId,
+    pub(crate) lobby: LobbyId,
+    pub(crate) matchmaker: MatchmakerId,
+    pub(crate) runtime: RuntimeId,
+    pub(crate) client: ClientId,
+    pub(crate) player_token: String,
     /// Developers nobody needs any more.
-    spare: [UserId; 2],
+    pub(crate) spare: [UserId; 2],
+}
+
+impl Scene {
+    /// A studio with one of everything.
+    pub(crate) async fn set(installation: &Installation) -> Self {
+        let studio = Studio::open(installation).await;
+        // It waits for a machine that never comes: its lobby stays as it is.
+        let version = studio.version(game_config(), "local://").await;
+        let deployment = studio.deploy(version, None).await;
+        let (player_token, client) = sign_up(installation, &studio).await;
+        let (lobby, matchmaker, runtime) =
+            harness::eventually("the deployment has a lobby and a matchmaker", || async {
+                let details = studio.deployment(deployment).await;
+                Some((
+                    details.lobby_refs.first()?.lobby_id,
+                    details.matchmaker_refs.first()?.matchmaker_id,
+                    details.venues.first()?.runtime_id,
+                ))
+            })
+            .await;
+        let spare = [Studio::hire(installation).await.0, Studio::hire(installation).await.0];
+        Self {
+            studio,
+            version,
+            deployment,
+            lobby,
+            matchmaker,
+            runtime,
+            client,
+            player_token,
+            spare,
+        }
+    }
+
+    /// The right token for each role. That of the runtime is one of nobody: the lobby shall stay as it is.
+    async fn tokens(&self, installation: &Installation) -> BTreeMap<&'static str, (Role, String)> {
+        let app = installation.services[0].app();
+        let some = UserId(77);
+        let mut tokens = BTreeMap::new();
+        for (role, client) in [
+            (Role::Admin, installation.admin().await),
+            (Role::Support, installation.support().await),
+        ] {
+            let token = client.token().expect("it logged in").to_owned();
+            tokens.insert(role.as_str(), (role, token));
+        }
+        for role in [Role::Dispatcher, Role::Registry, Role::Builder, Role::Service] {
+            tokens.insert(role.as_str(), (role, app.tokens.for_user(some, role, 0)));
+        }
+        tokens.insert("player", (Role::Player, self.player_token.clone()));
+        tokens.insert("runtime", (Role::Runtime, app.tokens.for_runtime(RuntimeId(77))));
+        let developer = app.tokens.for_user(self.studio.user, Role::Developer, 0);
+        tokens.insert("developer", (Role::Developer, developer));
+        tokens
+    }
 }
 
 #[expect(clippy::too_many_lines, reason = "one row per operation")]
-fn table(scene: &Scene) -> Vec<Row> {
+pub(crate) fn table(scene: &Scene) -> Vec<Row> {
     let Scene {
         studio,
         version,
@@ -56,6 +114,7 @@ fn table(scene: &Scene) -> Vec<Row> {
         matchmaker,
         client,
         spare,
+        ..
     } = scene;
     let (tenant, project, stage, user) = (studio.tenant, studio.project, studio.stage, studio.user);
     let on_project = json!({"tenant": tenant, "project": project});
@@ -421,7 +480,7 @@ pub(crate) fn zip_with_a_file() -> Vec<u8> {
     zip.finish().expect("an archive").into_inner()
 }
 
-fn address(operation: &str) -> String {
+pub(crate) fn address(operation: &str) -> String {
     let (area, name) = operation.split_once('/').expect("area/name");
     format!("/service/v1/entrypoint/{area}/request/{name}")
 }
@@ -429,58 +488,9 @@ fn address(operation: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_refuses_everybody_else() {
     let installation = Installation::start(Options::default()).await;
-    let studio = Studio::open(&installation).await;
-    // It waits for a machine that never comes: its lobby stays as it is.
-    let version = studio.version(game_config(), "local://").await;
-    let deployment = studio.deploy(version, None).await;
-    let (player_token, client) = sign_up(&installation, &studio).await;
-    let (lobby, matchmaker) = harness::eventually("the deployment has a lobby and a matchmaker", || async {
-        let details = studio.deployment(deployment).await;
-        Some((
-            details.lobby_refs.first()?.lobby_id,
-            details.matchmaker_refs.first()?.matchmaker_id,
-        ))
-    })
-    .await;
-    let spare = [Studio::hire(&installation).await.0, Studio::hire(&installation).await.0];
-    let scene = Scene {
-        studio,
-        version,
-        deployment,
-        lobby,
-        matchmaker,
-        client,
-        spare,
-    };
-
-    let mut tokens: BTreeMap<&str, (Role, String)> = BTreeMap::new();
+    let scene = Scene::set(&installation).await;
+    let tokens = scene.tokens(&installation).await;
     let app = installation.services[0].app();
-    let some = omgservers_protocol::id::UserId(77);
-    for (role, client) in [
-        (Role::Admin, installation.admin().await),
-        (Role::Support, installation.support().await),
-    ] {
-        let token = client.token().expect("it logged in").to_owned();
-        tokens.insert(role.as_str(), (role, token));
-    }
-    for role in [Role::Dispatcher, Role::Registry, Role::Builder, Role::Service] {
-        tokens.insert(role.as_str(), (role, app.tokens.for_user(some, role, 0)));
-    }
-    tokens.insert("player", (Role::Player, player_token));
-    tokens.insert(
-        "runtime",
-        (
-            Role::Runtime,
-            app.tokens.for_runtime(omgservers_protocol::id::RuntimeId(77)),
-        ),
-    );
-    tokens.insert(
-        "developer",
-        (
-            Role::Developer,
-            app.tokens.for_user(scene.studio.user, Role::Developer, 0),
-        ),
-    );
     let stranger = Studio::open(&installation).await;
     let stranger_token = app.tokens.for_user(stranger.user, Role::Developer, 0);
     let (lacking, ..) = Studio::hire(&installation).await;
@@ -495,9 +505,7 @@ async fn every_operation_refuses_everybody_else() {
     };
     let key = scene.studio.developer.send(&call).await.expect("a key").api_key;
     // A token for a socket opens no operation.
-    let socket_token = app
-        .tokens
-        .for_player_socket(client, omgservers_protocol::id::RuntimeId(77));
+    let socket_token = app.tokens.for_player_socket(scene.client, RuntimeId(77));
 
     let rows = table(&scene);
     for row in &rows {

@@ -1,5 +1,8 @@
 //! Wrong input gets a clear error with the right status and qualifier, and changes nothing.
 
+mod archives;
+mod limits;
+
 use harness::{Installation, Options, Studio, game_config};
 use omgservers_protocol::token::Role;
 use reqwest::Method;

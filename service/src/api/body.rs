@@ -9,6 +9,10 @@ use serde::de::DeserializeOwned;
 use super::BODY_MAX;
 use crate::error::{Error, Result};
 
+/// Lists and objects within each other. Free documents of games are not looked into, but the database and the programs
+/// that read them give up at some depth: most at 128.
+const DEPTH_MAX: usize = 120;
+
 /// A parsed call.
 pub struct Body<T>(pub T);
 
@@ -52,6 +56,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         );
         return Err(Error::WrongRequest(reason));
     }
+    if is_deeper(text, DEPTH_MAX) {
+        return Err(Error::WrongRequest(format!(
+            "the body is nested more than {DEPTH_MAX} levels deep"
+        )));
+    }
     serde_json::from_slice(text).map_err(|cause| {
         let message = cause.to_string();
         let is_constraint = message.starts_with("missing field")
@@ -63,6 +72,27 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
             Error::WrongRequest(message)
         }
     })
+}
+
+/// Whether lists and objects are nested so deep, in whatever may be JSON.
+fn is_deeper(text: &[u8], depth_max: usize) -> bool {
+    let (mut depth, mut in_string, mut bytes) = (0usize, false, text.iter());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            // Whatever is escaped ends no string.
+            b'\\' if in_string => drop(bytes.next()),
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -79,6 +109,20 @@ mod tests {
             Err(_) => "other",
         };
         assert_eq!(outcome, expected, "{body}");
+    }
+
+    #[test]
+    fn a_body_is_as_deep_as_its_lists_and_objects_are_nested() {
+        for (text, depth) in [
+            ("1", 0),
+            ("[[1],[2]]", 2),
+            (r#"{"a":[{"b":{}}]}"#, 4),
+            (r#"["[[[[", "\"[[[[", "\\", [1]]"#, 2),
+            ("]]]][", 1),
+        ] {
+            assert!(!is_deeper(text.as_bytes(), depth), "{text}");
+            assert!(depth == 0 || is_deeper(text.as_bytes(), depth - 1), "{text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 
 const SIZE: u32 = 50;
 const SIZE_MAX: u32 = 500;
+/// Characters of the longest name that a list is ordered by.
+const NAME_MAX: usize = 64;
 /// Shards that one call looks into: a page may be short for it.
 const SHARDS_MAX: usize = 64;
 
@@ -73,7 +75,12 @@ impl Window {
 
 /// A page of a list that is ordered by name.
 pub fn by_name(paging: &Paging) -> Result<(String, usize)> {
-    Ok((paging.page_token.clone().unwrap_or_default(), size(paging)?))
+    let after = paging.page_token.clone().unwrap_or_default();
+    // No name is like that; and Postgres knows no zero bytes.
+    if after.chars().count() > NAME_MAX || after.contains('\0') {
+        return Err(no_token());
+    }
+    Ok((after, size(paging)?))
 }
 
 /// A page of what is spread over the shards, one shard after the other:
@@ -179,5 +186,6 @@ mod tests {
             assert!(matches!(Window::new(&wrong), Err(Error::Invalid(_))), "{wrong:?}");
         }
         assert_eq!(Window::new(&paging(None, None)).unwrap().limit(), 51);
+        assert!(matches!(by_name(&paging(None, Some("a\0"))), Err(Error::Invalid(_))));
     }
 }

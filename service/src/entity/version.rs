@@ -158,7 +158,7 @@ fn check_reference(image: &str, files_enabled: bool) -> Result<()> {
                 "images from files are switched off here (OMGSERVERS_IMAGE_FILES_ENABLED)".into(),
             ));
         }
-        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        if !path.starts_with('/') || path.contains('\0') || path.split('/').any(|part| part == "..") {
             return Err(Error::Invalid(
                 "an image file is named by its absolute path: file:///…tar".into(),
             ));
@@ -324,5 +324,6 @@ mod tests {
         }
         assert!(check_reference("file://shooter.tar", true).is_err());
         assert!(check_reference("file:///srv/../etc/x.tar", true).is_err());
+        assert!(check_reference("file:///srv/x\0.tar", true).is_err());
     }
 }
