@@ -8,6 +8,7 @@ mod docs;
 mod durability;
 mod evening;
 mod faults;
+mod fuzz;
 mod http;
 mod limits;
 mod old_sdks;
