@@ -3,8 +3,8 @@
 
 mod fleet;
 mod platform;
-mod server;
 mod process;
+mod server;
 pub mod shooter;
 mod studio;
 
@@ -12,8 +12,8 @@ pub mod engine;
 
 pub use fleet::{Fleet, Part};
 pub use platform::{Installation, Options, cluster};
-pub use server::Server;
 pub use process::{Durable, ServiceProcess};
+pub use server::Server;
 pub use studio::{Studio, game_config};
 
 use std::future::Future;

@@ -217,6 +217,7 @@ mod tests {
             exp: NOW_S + 60,
             jti: "a".into(),
             groups: vec![Role::Websocket],
+            epoch: 0,
             user_id: None,
             runtime_id: Some(RuntimeId(5)),
             client_id: None,
