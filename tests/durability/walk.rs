@@ -112,6 +112,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    #[expect(clippy::print_stdout, reason = "a failed story can be told again")]
     pub(super) fn new(durable: Durable, services: Vec<ServiceProcess>) -> Self {
         let seed = rand::random();
         println!("the moments of this story's mishaps: seed {seed}");
@@ -278,6 +279,7 @@ impl Walk {
     }
 
     /// Tells how far the story has come, for one that fails.
+    #[expect(clippy::print_stdout, reason = "a failed story says how far it came")]
     pub(super) fn say(&self, what: &str) {
         println!("{:6.2} s {what}", self.begun.elapsed().as_secs_f64());
     }

@@ -94,7 +94,8 @@ async fn an_archive_that_nobody_should_unpack_is_refused_at_the_door() {
     }
     let (tenant, version) = (studio.tenant.to_string(), version.to_string());
     let invalid = (400, "VALIDATION_CONSTRAINT_VIOLATED");
-    let named: [(&str, &[(&str, &str)], (u16, &str)); 4] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], (u16, &'a str));
+    let named: [Case<'_>; 4] = [
         (
             "no file",
             &[("tenant", &tenant), ("tenantVersionId", &version)],
