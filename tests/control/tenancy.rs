@@ -135,6 +135,36 @@ async fn support_gives_and_takes_permissions_on_three_levels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_builder_and_the_service_may_handle_the_images_of_every_project() {
+    let installation = Installation::start(Options {
+        configure: |config| config.bootstrap_service_user_password = Some("service".into()),
+        ..Options::default()
+    })
+    .await;
+    let support = installation.support().await;
+    let tenant = text(support.send(&support::CreateTenant {}).await.expect("a tenant").id);
+    let call = support::CreateProject { tenant: tenant.clone() };
+    let project = support.send(&call).await.expect("a project").project_id;
+    let call = support::ListPermissions {
+        tenant,
+        project: Some(text(project)),
+        stage: None,
+        paging: Paging::default(),
+    };
+    let granted = support.send(&call).await.expect("a list").items;
+    // There is no builder here, and the service gets its permission all the same.
+    assert_eq!(granted.len(), 1);
+    assert_eq!(granted[0].permission, "VERSION_MANAGER");
+    let admin = installation.admin().await;
+    let users = walk!(admin, 50, |paging| admin::ListUsers {
+        role: Some(text("service")),
+        paging
+    });
+    assert_eq!(users[0].id, granted[0].user_id);
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_show_everything_once_however_the_pages_are_cut() {
     let installation = Installation::start(Options {
         databases: 2,

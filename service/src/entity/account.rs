@@ -60,6 +60,20 @@ pub async fn bootstrap(app: &App, role: Role, name: &str, password: &str) -> Res
     }
 }
 
+/// The builder, who pushes images of every project, and the service, which pulls them: those of them that there are.
+pub async fn image_users(app: &App) -> Result<Vec<UserId>> {
+    let config = &app.config;
+    let mut tx = app.db.begin(Scope::User.key()).await?;
+    let mut users = Vec::new();
+    for name in [
+        &config.bootstrap_builder_user_alias,
+        &config.bootstrap_service_user_alias,
+    ] {
+        users.extend(alias::find(&mut tx, Scope::User, name).await?.map(UserId));
+    }
+    Ok(users)
+}
+
 struct Account {
     role: Role,
     hash: String,

@@ -12,12 +12,13 @@ use crate::App;
 use crate::entity::alias::{self, Scope};
 use crate::entity::page::Window;
 use crate::entity::permission::{self, On, Permission, grant, require};
-use crate::entity::{audit, stage, tenant, timestamp, version};
+use crate::entity::{account, audit, stage, tenant, timestamp, version};
 use crate::error::{Error, Result};
 use crate::principal::Actor;
 
 pub async fn create(app: &App, by: &Actor, call: dev::CreateProject) -> Result<CreatedProject> {
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
+    let image_users = account::image_users(app).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
     require(&mut tx, by, tenant, On::Tenant(tenant), Permission::PROJECT_MANAGER).await?;
     tenant::alive(&mut tx, tenant).await?;
@@ -36,6 +37,10 @@ pub async fn create(app: &App, by: &Actor, call: dev::CreateProject) -> Result<C
         grant(app, &mut tx, tenant, On::Project(project_id), by.user_id, &all).await?;
         let deploy = [StagePermission::DeploymentManager.as_str()];
         grant(app, &mut tx, tenant, On::Stage(stage_id), by.user_id, &deploy).await?;
+    }
+    for user in image_users {
+        let images = [ProjectPermission::VersionManager.as_str()];
+        grant(app, &mut tx, tenant, On::Project(project_id), user, &images).await?;
     }
     audit::note(app, &mut tx, by, "create-project", Some(tenant), project_id, None).await?;
     tx.commit().await?;
