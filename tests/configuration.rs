@@ -217,3 +217,27 @@ async fn an_instance_that_leaves_the_work_to_others_still_answers() {
     assert!(made.is_ok(), "{made:?}");
     installation.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_users_are_made_with_one_connection_to_each_shard() {
+    let installation = Installation::start(Options {
+        shards: 2,
+        configure: |config| {
+            config.database_max_connections = 6;
+            config.bootstrap_registry_user_password = Some("registry".into());
+            config.bootstrap_builder_user_password = Some("builder".into());
+            config.bootstrap_service_user_password = Some("service".into());
+        },
+        ..Options::default()
+    })
+    .await;
+    // Each logs in by the door of any role.
+    for user in ["admin", "support", "registry", "builder", "service", "dispatcher"] {
+        let call = admin::CreateToken {
+            user: text(user),
+            password: text(user),
+        };
+        installation.client().send(&call).await.expect("the user is there");
+    }
+    installation.stop().await;
+}

@@ -43,15 +43,19 @@ async fn insert(db: &mut PgConnection, id: UserId, role: Role, hash: &str) -> Re
 
 /// Makes sure that a user of this name exists. The account is written first: a name that leads nowhere would be for ever.
 pub async fn bootstrap(app: &App, role: Role, name: &str, password: &str) -> Result<()> {
+    // One transaction at a time: both may be in the same shard, and there may be one connection to it.
     let mut tx = app.db.begin(Scope::User.key()).await?;
-    if alias::find(&mut tx, Scope::User, name).await?.is_some() {
+    let is_known = alias::find(&mut tx, Scope::User, name).await?.is_some();
+    drop(tx);
+    if is_known {
         return Ok(());
     }
     let id: UserId = app.ids.mint();
     let hash = auth::hash_chosen(password.to_owned()).await?;
-    let mut account = app.db.begin(id.get()).await?;
-    insert(&mut account, id, role, &hash).await?;
-    account.commit().await?;
+    let mut tx = app.db.begin(id.get()).await?;
+    insert(&mut tx, id, role, &hash).await?;
+    tx.commit().await?;
+    let mut tx = app.db.begin(Scope::User.key()).await?;
     match alias::create(&mut tx, app.ids.mint(), Scope::User, id.get(), name).await {
         Ok(()) => tx.commit().await,
         // Another instance was faster.
