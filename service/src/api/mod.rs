@@ -19,6 +19,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, get, on};
+use futures_util::StreamExt as _;
 use omgservers_protocol::dispatcher::KEYS_ROUTE;
 use omgservers_protocol::{
     Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup, trace,
@@ -45,6 +46,9 @@ const UPLOAD_MARGIN: usize = 64 * 1_024;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(45);
 /// The same while an archive is being uploaded, however slow the line.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
+/// So much of a refused body is read, and for so long.
+const READ_AWAY_MAX: usize = 64 * 1_024 * 1_024;
+const READ_AWAY_WAIT: Duration = Duration::from_secs(10);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Collects operations, and remembers their addresses for the test that walks over them.
@@ -255,8 +259,28 @@ async fn limit_body(
     } else {
         BODY_MAX
     };
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > limit) {
+        read_away(request.into_body()).await;
+        return Error::TooLarge { limit }.into_response();
+    }
     DefaultBodyLimit::max(limit).apply(&mut request);
     next.run(request).await
+}
+
+/// Reads a refused body to its end, within bounds: a sender that is cut off while it sends does not hear why.
+async fn read_away(body: axum::body::Body) {
+    let reading = async {
+        let (mut stream, mut bytes) = (body.into_data_stream(), 0);
+        while let Some(Ok(chunk)) = stream.next().await {
+            bytes += chunk.len();
+            if bytes > READ_AWAY_MAX {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(READ_AWAY_WAIT, reading).await.ok();
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {
