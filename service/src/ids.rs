@@ -63,15 +63,14 @@ impl<C: Fn() -> i64> Ids<C> {
                 sequence: 0,
             };
         } else {
-            // The millisecond is full.
-            let mut next = now;
-            while next <= last.ms {
+            // The millisecond is full: the next one is waited for, unless the clock steps back meanwhile.
+            let next = loop {
                 std::thread::sleep(Duration::from_micros(100));
-                next = (self.clock)().max(next);
-                if next < last.ms {
-                    next = last.ms + 1;
+                let next = (self.clock)();
+                if next != last.ms {
+                    break next.max(last.ms + 1);
                 }
-            }
+            };
             *last = Last { ms: next, sequence: 0 };
         }
         T::from(((last.ms - EPOCH_MS) << 24) | (self.node << 12) | last.sequence)
@@ -94,12 +93,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_are_unique_and_increase_whatever_the_clock_does(steps in prop::collection::vec((-5_000i64..5_000, 1usize..600), 1..40)) {
+        fn ids_are_unique_and_increase_whatever_the_clock_does(
+            steps in prop::collection::vec((-5_000i64..5_000, prop_oneof![1usize..600, Just(5_000)]), 1..20),
+        ) {
             let clock = Cell::new(EPOCH_MS + 1_000_000);
-            let ids = Ids::with_clock(7, 0, || { clock.set(clock.get()); clock.get() });
-            let mut newest = 0i64;
+            // It stands still until somebody has looked more often than a millisecond holds ids: who waits sees it go on.
+            let looks = Cell::new(0);
+            let ids = Ids::with_clock(7, 0, || {
+                looks.set(looks.get() + 1);
+                if looks.get() > SEQUENCES + 2 {
+                    looks.set(0);
+                    clock.set(clock.get() + 1);
+                }
+                clock.get()
+            });
+            let (mut newest, mut latest) = (0i64, 0i64);
             for (step, count) in steps {
                 clock.set(clock.get() + step);
+                looks.set(0);
+                latest = latest.max(clock.get());
                 for _ in 0..count {
                     let id: i64 = ids.mint();
                     prop_assert!(id > newest);
@@ -107,6 +119,62 @@ mod tests {
                     newest = id;
                 }
             }
+            // Time in the ids runs ahead of the clock by no more than the ids that were minted while it was behind.
+            latest = latest.max(clock.get());
+            prop_assert!(ids.newest_ms() <= latest + 100_000 / SEQUENCES);
+        }
+    }
+
+    /// A clock that says these times, the last one for ever.
+    fn clock(times: &'static [i64]) -> impl Fn() -> i64 {
+        let next = Cell::new(0);
+        move || {
+            let index = next.get();
+            next.set((index + 1).min(times.len() - 1));
+            EPOCH_MS + times[index]
+        }
+    }
+
+    fn parts(id: i64) -> (i64, i64) {
+        (id >> 24, id & 0xfff)
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_is_not_followed() {
+        let ids = Ids::with_clock(0, 0, clock(&[1_000, 400, 400, 1_001, 1_002]));
+        let minted: Vec<_> = (0..5).map(|_| parts(ids.mint())).collect();
+        assert_eq!(minted, [(1_000, 0), (1_000, 1), (1_000, 2), (1_001, 0), (1_002, 0)]);
+    }
+
+    #[test]
+    fn a_full_millisecond_of_a_clock_that_stepped_back_is_followed_by_the_next_at_once() {
+        let ids = Ids::with_clock(0, 0, clock(&[1_000, 400]));
+        let minted: Vec<_> = (0..SEQUENCES + 2).map(|_| parts(ids.mint())).collect();
+        assert_eq!(
+            minted[4_094..],
+            [(1_000, 4_094), (1_000, 4_095), (1_001, 0), (1_001, 1)]
+        );
+    }
+
+    #[test]
+    fn a_full_millisecond_is_waited_out_also_if_the_clock_steps_back_meanwhile() {
+        for (after, expected) in [
+            (&[1_001][..], 1_001),
+            (&[1_000, 1_000, 1_003], 1_003),
+            (&[1_000, 400], 1_001),
+        ] {
+            let looks = Cell::new(0);
+            let ids = Ids::with_clock(0, 0, || {
+                let look = looks.replace(looks.get() + 1);
+                let later = usize::try_from(look - SEQUENCES)
+                    .ok()
+                    .map(|later| later.min(after.len() - 1));
+                EPOCH_MS + later.map_or(1_000, |later| after[later])
+            });
+            for sequence in 0..SEQUENCES {
+                assert_eq!(parts(ids.mint()), (1_000, sequence));
+            }
+            assert_eq!(parts(ids.mint()), (expected, 0), "{after:?}");
         }
     }
 
