@@ -18,41 +18,50 @@ use crate::ids::now_ms;
 /// A lease that is not renewed is free after this time.
 const LEASE_S: i32 = 15;
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Ids may run ahead of what was written down by so much; the next holder starts after it.
+/// So far ahead is written down how far ids may go, and the next holder starts after it: longer than a lease, so that
+/// nobody comes to the end while there is a database.
 const AHEAD_MS: i64 = 20_000;
+/// The same when the number is given back.
+const AHEAD_AT_END_MS: i64 = 1_000;
 
 pub struct Lease {
     pub node: u16,
     pub holder: String,
-    /// The newest time that the node's ids may carry.
+    /// The newest time that ids of the holder before may carry.
     pub after_ms: i64,
+    /// The newest time that ids of this one may carry.
+    pub horizon_ms: i64,
 }
 
 /// Leases the given node number, waiting for a holder that has just died, or any that is free.
 pub async fn lease(system: &PgPool, wanted: Option<u16>) -> anyhow::Result<Lease> {
     let holder = format!("{:032x}", rand::random::<u128>());
     for _ in 0..LEASE_S + 5 {
-        let taken: Option<(i32, i64)> = sqlx::query_as(
+        let now_ms = now_ms();
+        // The look into the table sees what was there before.
+        let taken: Option<(i32, i64, Option<i64>)> = sqlx::query_as(
             "insert into system.instance (node, holder, until, clock_ms) \
              select node, $1, now() + $3 * interval '1 second', $4 from generate_series(coalesce($2, 0), coalesce($2, 1023)) as node \
              where not exists (select 1 from system.instance as other where other.node = node.node and other.until >= now()) \
              order by node limit 1 \
              on conflict (node) do update set holder = excluded.holder, until = excluded.until, \
-               clock_ms = greatest(instance.clock_ms, excluded.clock_ms) where instance.until < now() \
-             returning node, clock_ms",
+               clock_ms = greatest(instance.clock_ms + $5, excluded.clock_ms) where instance.until < now() \
+             returning node, clock_ms, (select clock_ms from system.instance as before where before.node = instance.node)",
         )
         .bind(&holder)
         .bind(wanted.map(i32::from))
         .bind(LEASE_S)
-        .bind(now_ms())
+        .bind(now_ms + AHEAD_MS)
+        .bind(AHEAD_MS)
         .fetch_optional(system)
         .await
         .context("no node number could be leased")?;
-        if let Some((node, clock_ms)) = taken {
+        if let Some((node, horizon_ms, before_ms)) = taken {
             return Ok(Lease {
                 node: u16::try_from(node)?,
                 holder,
-                after_ms: clock_ms,
+                after_ms: before_ms.unwrap_or(0).max(now_ms),
+                horizon_ms,
             });
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -72,6 +81,7 @@ pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RENEWAL) => {}
         }
+        let horizon_ms = app.ids.newest_ms().max(now_ms()) + AHEAD_MS;
         let renewed: Result<Option<i64>, sqlx::Error> = sqlx::query_scalar(
             "update system.instance set until = now() + $3 * interval '1 second', clock_ms = $4 where node = $1 and holder = $2 \
              returning (select count(*) from system.instance as other where other.holder <> $2 and other.until >= now())",
@@ -79,7 +89,7 @@ pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio
         .bind(i32::from(lease.node))
         .bind(&lease.holder)
         .bind(LEASE_S)
-        .bind(app.ids.newest_ms().max(now_ms()) + AHEAD_MS)
+        .bind(horizon_ms)
         .fetch_optional(app.db.system(0))
         .await;
         match renewed {
@@ -90,18 +100,24 @@ pub async fn renew(app: App, lease: Lease, stop: CancellationToken, fatal: tokio
                 )));
                 return;
             }
-            Ok(Some(others)) => app.db.hub().set_alone(others == 0),
+            Ok(Some(others)) => {
+                app.ids.extend(horizon_ms);
+                app.db.hub().set_alone(others == 0);
+            }
             // Without the database no id is stored either.
             Err(cause) => tracing::warn!(error = %cause, "the lease on the instance id could not be renewed"),
         }
     }
 }
 
-/// Lets the next start have the number at once.
-pub async fn give_back(system: &PgPool, holder: &str) {
-    sqlx::query("update system.instance set until = now() - interval '1 second' where holder = $1")
-        .bind(holder)
-        .execute(system)
+/// Lets the next start have the number at once. What is minted from now on stays below what that one begins with.
+pub async fn give_back(app: &App) {
+    let horizon_ms = app.ids.newest_ms() + AHEAD_AT_END_MS;
+    app.ids.end(horizon_ms);
+    sqlx::query("update system.instance set until = now() - interval '1 second', clock_ms = $2 where holder = $1")
+        .bind(&app.holder)
+        .bind(horizon_ms)
+        .execute(app.db.system(0))
         .await
         .ok();
 }

@@ -145,7 +145,7 @@ impl Service {
             ..host::HostSettings::default()
         });
         let app = App(Arc::new(Inner {
-            ids: Ids::new(lease.node, lease.after_ms),
+            ids: Ids::new(lease.node, lease.after_ms, lease.horizon_ms),
             holder: lease.holder.clone(),
             limits: limits::Limits::new(config.rate_limit_address, config.rate_limit_user),
             attempts: attempts::Attempts::default(),
@@ -251,7 +251,7 @@ impl Service {
         if self.app.config.runtimes_stop_at_exit {
             self.app.hosts.stop_all().await;
         }
-        instance::give_back(self.app.db.system(0), &self.app.holder).await;
+        instance::give_back(&self.app).await;
         tokio::time::timeout(STOP_GRACE, self.app.db.close()).await.ok();
         if let Some(postgres) = self.postgres {
             postgres.stop().await?;

@@ -37,7 +37,15 @@ pub async fn create(app: &App, by: &Actor, call: dev::DeployVersion) -> Result<d
     let config = call.config.unwrap_or_default();
     config.check(&version.config).map_err(Error::Invalid)?;
     stage::alive(&mut tx, tenant, stage).await?;
-    let deployment_id: DeploymentId = app.ids.mint();
+    // The newest is the one with the greatest id, also if the one before was made by an instance whose clock is ahead.
+    let newest: Option<i64> = sqlx::query_scalar("select max(id) from deployment where stage_id = $1")
+        .bind(stage)
+        .fetch_one(&mut *tx)
+        .await?;
+    let deployment_id: DeploymentId = app
+        .ids
+        .mint_after(newest.unwrap_or(0))
+        .ok_or(Error::Unavailable("the clocks of the instances differ, try again"))?;
     sqlx::query(
         "insert into deployment (id, tenant_id, stage_id, version_id, matchmaker_id, config) values ($1, $2, $3, $4, $5, $6::text::json)",
     )
