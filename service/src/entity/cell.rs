@@ -10,7 +10,7 @@ use omgservers_protocol::message::ProvisioningStatus;
 
 use crate::App;
 use crate::db::Tx;
-use crate::entity::deployment::Unsynced;
+use crate::entity::deployment::{self, Unsynced};
 use crate::entity::stage;
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
@@ -133,13 +133,25 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
     .bind(deployment)
     .fetch_all(&mut *tx)
     .await?;
-    if row.state != "ACTIVE" && venues.is_empty() && seats.is_empty() {
+    if row.state == "CLOSING" && venues.is_empty() && seats.is_empty() {
         sqlx::query("delete from cell where deployment_id = $1")
             .bind(deployment)
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
         return Ok(None);
+    }
+    if row.state == "DRAINING" && venues.is_empty() && seats.is_empty() {
+        // Whoever comes now is too late. The tenant hears of it first: what is over is not looked at again and again.
+        drop(tx);
+        deployment::drained(app, row.tenant_id, deployment).await?;
+        let mut tx = app.db.begin(deployment.get()).await?;
+        sqlx::query("update cell set state = 'CLOSING' where deployment_id = $1")
+            .bind(deployment)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        return Ok(Some(0));
     }
     let cell = planner::Cell {
         state: match row.state.as_str() {

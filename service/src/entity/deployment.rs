@@ -334,13 +334,24 @@ pub async fn unsynced(app: &App, tenant: TenantId) -> Result<(Vec<Unsynced>, boo
     Ok((unsynced, more))
 }
 
+/// Nobody is left in the cell of a deployment that was replaced: it is closed.
+pub async fn drained(app: &App, tenant: TenantId, id: DeploymentId) -> Result<()> {
+    let mut tx = app.db.begin(tenant.get()).await?;
+    sqlx::query("update deployment set draining = false, cell_state = 'CLOSING' where id = $1 and draining")
+        .bind(id)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
 /// The cells have heard, unless something changed again meanwhile.
 pub async fn synced(app: &App, tenant: TenantId, deployments: &[Unsynced]) -> Result<()> {
     let mut tx = app.db.begin(tenant.get()).await?;
     let (ids, states): (Vec<DeploymentId>, Vec<&str>) = deployments.iter().map(|one| (one.id, one.state)).unzip();
     sqlx::query(
         "update deployment set cell_state = heard.state from unnest($1::bigint[], $2::text[]) as heard (id, state) \
-         where deployment.id = heard.id",
+         where deployment.id = heard.id \
+           and heard.state = case when deleted is null then 'ACTIVE' when draining then 'DRAINING' else 'CLOSING' end",
     )
     .bind(ids)
     .bind(states)
