@@ -218,11 +218,14 @@ impl Db {
         let database = &self.databases[self.database_of(shard)];
         let pool = &database.pools[usize::from(shard.0) % database.pools.len()];
         let opening = || AssertSqlSafe(opening.clone());
-        let inner = match pool.begin_with(opening()).await {
-            Ok(inner) => inner,
-            // A pooled connection whose server was restarted is found out now: nothing was sent on it yet.
-            Err(cause) if is_connection_loss(&cause) => pool.begin_with(opening()).await?,
-            Err(cause) => return Err(cause.into()),
+        // Pooled connections whose server was restarted are found out now: nothing was sent on them yet.
+        let mut dead_max = pool.size();
+        let inner = loop {
+            match pool.begin_with(opening()).await {
+                Ok(inner) => break inner,
+                Err(cause) if dead_max > 0 && is_connection_loss(&cause) => dead_max -= 1,
+                Err(cause) => return Err(cause.into()),
+            }
         };
         Ok(Tx {
             inner,
