@@ -62,6 +62,7 @@ impl Durable {
         .await;
     }
 
+    /// A connection of one's own, past the service.
     pub async fn connect(&self) -> sqlx::PgConnection {
         eventually("Postgres answers", || async {
             sqlx::PgConnection::connect(&self.url).await.ok()
@@ -91,6 +92,34 @@ impl Durable {
         }
         database.close().await.ok();
         rows
+    }
+
+    /// The schema of the shard of this key.
+    pub fn schema_of(&self, key: i64) -> String {
+        let shard = omgservers_service::db::shard_of(&key.to_string(), self.shards).index();
+        format!("shard_{shard:05}")
+    }
+
+    /// Statements in the shard of this key, past the service.
+    pub async fn execute_at(&self, key: i64, script: &str) {
+        let schema = self.schema_of(key);
+        self.execute(&format!("set search_path to {schema}; {script}")).await;
+    }
+
+    /// The same in every shard.
+    pub async fn execute_everywhere(&self, script: &str) {
+        for schema in self.schemas() {
+            self.execute(&format!("set search_path to {schema}; {script}")).await;
+        }
+    }
+
+    pub async fn execute(&self, script: &str) {
+        let mut database = self.connect().await;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(script.to_owned()))
+            .execute(&mut database)
+            .await
+            .expect("the script is right");
+        database.close().await.ok();
     }
 
     pub async fn stop(mut self) {
@@ -206,9 +235,30 @@ impl ServiceProcess {
         self.child.wait().expect("a child can be waited for");
     }
 
+    /// Sends it a signal, such as `STOP`.
+    pub fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    pub fn is_alive(&self) -> bool {
+        is_alive(self.child.id())
+    }
+
+    /// Changes a setting for the next start.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts it again after it was killed, without waiting until it serves.
     pub fn launch(&mut self) {
         self.child = launch(&self.environment, &self.log);
+    }
+
+    /// Starts it again if it has ended by itself, as whoever runs it would: without a database it does not start.
+    pub fn revive(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            self.launch();
+        }
     }
 
     /// Starts it again after it was killed.

@@ -172,6 +172,7 @@ impl Walk {
                 return (answer, at_once);
             }
             at_once = false;
+            self.services.iter_mut().for_each(ServiceProcess::revive);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("nobody answers {operation} {body}:\n{}", self.services[0].log());
