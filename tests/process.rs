@@ -184,6 +184,8 @@ impl ServiceProcess {
             (&format!("{host}CPU_COUNT"), "8".to_owned()),
             (&format!("{host}MEMORY_SIZE"), "8000".to_owned()),
             (&format!("{host}MAX_CONTAINERS"), "8".to_owned()),
+            // One story asks as one user.
+            ("RATE_LIMIT_USER", "0".to_owned()),
         ]
         .map(|(name, value)| (format!("OMGSERVERS_{name}"), value))
         .into();
