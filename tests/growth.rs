@@ -196,6 +196,7 @@ async fn a_long_history_is_not_read_by_the_requests_and_deployments_of_today() {
         ("list-versions", on_project.clone(), 400),
         ("list-deployments", on_stage.clone(), 400),
         ("list-lobbies", on_deployment.clone(), 100),
+        ("list-clients", on_deployment.clone(), 100),
         ("list-audit-records", json!({}), 400),
         ("list-permissions", on_project.clone(), 400),
         ("list-stage-variables", on_stage.clone(), 400),

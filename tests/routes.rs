@@ -432,6 +432,7 @@ pub(crate) fn table(scene: &Scene) -> Vec<Row> {
         "developer/get-deployment-config",
         "developer/list-lobbies",
         "developer/list-matches",
+        "developer/list-clients",
         "developer/create-lobby-request",
         "developer/create-matchmaker-request",
     ] {

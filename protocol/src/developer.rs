@@ -6,8 +6,8 @@ use crate::audit::{AuditRecord, TenantQuotas, UsageRecord};
 use crate::call::{Created, Deleted, Empty, Page, Paging, PasswordChange, RawToken, calls};
 use crate::config::{DeploymentConfig, VersionConfig};
 use crate::id::{
-    AliasId, ApiKeyId, DeploymentId, FilesArchiveId, ImageId, LobbyId, LocalRunId, MatchmakerId, PermissionId,
-    ProjectId, RuntimeId, StageId, TenantId, UserId, VersionId,
+    AliasId, ApiKeyId, ClientId, DeploymentId, FilesArchiveId, ImageId, LobbyId, LocalRunId, MatchmakerId,
+    PermissionId, ProjectId, RuntimeId, StageId, TenantId, UserId, VersionId,
 };
 use crate::support::CreatedProject;
 use crate::text::{Secret, Text};
@@ -62,6 +62,7 @@ calls!("developer";
     CreateMatchmakerRequest => Empty, "create-matchmaker-request";
     DeleteMatchmaker => Deleted, "delete-matchmaker";
     ListMatches => Page<VenueStatus>, "list-matches";
+    ListClients => Page<ClientStatus>, "list-clients";
 );
 
 /// Logs in by id, or by the alias that support gave.
@@ -677,6 +678,16 @@ pub struct ListMatches {
     pub paging: Paging,
 }
 
+/// Who plays now.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ListClients {
+    pub tenant: Text,
+    pub deployment_id: DeploymentId,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Details<D> {
     pub details: D,
@@ -874,4 +885,22 @@ pub struct VenueStatus {
     pub players: u32,
     pub reason: Option<String>,
     pub created: Timestamp,
+}
+
+/// A player in a deployment: where, and what for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ClientStatus {
+    pub client_id: ClientId,
+    pub user_id: UserId,
+    /// The lobby or match. Without one the player waits for a lobby.
+    pub venue_id: Option<LobbyId>,
+    /// Of the venue: `LOBBY` or `MATCH`.
+    pub qualifier: Option<String>,
+    /// Of the match.
+    pub mode: Option<String>,
+    /// Within the match.
+    pub group: Option<String>,
+    /// The mode that the player waits for a match of.
+    pub wanted_mode: Option<String>,
 }

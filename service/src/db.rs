@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use omgservers_protocol::admin;
 use omgservers_protocol::call::{Page, Paging};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection as _, Postgres, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, Connection as _, FromRow, Postgres, Transaction};
 
 use crate::entity::page::Window;
 use crate::error::Result;
@@ -25,6 +25,8 @@ const FENCE: i32 = 0x4f4d_4753;
 const FENCE_SCHEMA: i32 = 0x4f4d_4754;
 /// Pools per database: each connection then sees few shards, which keeps its statement cache small.
 const SUB_POOLS: usize = 8;
+/// Prepared statements that a connection remembers: those of its shards, and one per shard for each of the single reads.
+const STATEMENTS: usize = 256;
 /// Connections besides the sub-pools: system schema, notices to and from other instances.
 const EXTRA_CONNECTIONS: u32 = 4;
 
@@ -115,7 +117,9 @@ impl Db {
                         .idle_timeout(Duration::from_secs(300))
                         .test_before_acquire(false)
                 };
-                let options = options.application_name("omgservers-service");
+                let options = options
+                    .application_name("omgservers-service")
+                    .statement_cache_capacity(STATEMENTS);
                 let pools = (0..sub_pools)
                     .map(|_| pool(per_pool).connect_lazy_with(options.clone()))
                     .collect();
@@ -214,17 +218,39 @@ impl Db {
         self.open_in(shard, &self.openings[usize::from(shard.0)][1]).await
     }
 
+    /// The row of this id in one round trip, for what is read all the time: no transaction, and no fence, which a single
+    /// read does without. While a shard moves, its rows stay as they are; then the statement finds no table.
+    pub async fn read_row<R>(&self, columns: &'static str, table: &'static str, id: i64) -> Result<Option<R>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        let shard = self.shard_of(id);
+        let query: Arc<str> = format!("select {columns} from {}.{table} where id = $1", shard.schema()).into();
+        let pool = self.pool(shard);
+        let mut dead = Dead::of(pool);
+        loop {
+            let reading = sqlx::query_as(AssertSqlSafe(query.clone()))
+                .bind(id)
+                .fetch_optional(pool);
+            match reading.await {
+                Ok(row) => return Ok(row),
+                Err(cause) => dead.excuse(cause)?,
+            }
+        }
+    }
+
+    fn pool(&self, shard: Shard) -> &PgPool {
+        let pools = &self.databases[self.database_of(shard)].pools;
+        &pools[usize::from(shard.0) % pools.len()]
+    }
+
     async fn open_in(&self, shard: Shard, opening: &Arc<str>) -> Result<Tx> {
-        let database = &self.databases[self.database_of(shard)];
-        let pool = &database.pools[usize::from(shard.0) % database.pools.len()];
-        let opening = || AssertSqlSafe(opening.clone());
-        // Pooled connections whose server was restarted are found out now: nothing was sent on them yet.
-        let mut dead_max = pool.size();
+        let pool = self.pool(shard);
+        let mut dead = Dead::of(pool);
         let inner = loop {
-            match pool.begin_with(opening()).await {
+            match pool.begin_with(AssertSqlSafe(opening.clone())).await {
                 Ok(inner) => break inner,
-                Err(cause) if dead_max > 0 && is_connection_loss(&cause) => dead_max -= 1,
-                Err(cause) => return Err(cause.into()),
+                Err(cause) => dead.excuse(cause)?,
             }
         };
         Ok(Tx {
@@ -277,6 +303,24 @@ impl Db {
             }
             database.system.close().await;
         }
+    }
+}
+
+/// Pooled connections whose server was restarted, each of which may fail once. For what changes nothing.
+struct Dead(u32);
+
+impl Dead {
+    fn of(pool: &PgPool) -> Self {
+        Self(pool.size())
+    }
+
+    /// Passes if it is worth another try.
+    fn excuse(&mut self, cause: sqlx::Error) -> Result<()> {
+        if self.0 == 0 || !is_connection_loss(&cause) {
+            return Err(cause.into());
+        }
+        self.0 -= 1;
+        Ok(())
     }
 }
 

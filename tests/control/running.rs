@@ -259,6 +259,18 @@ async fn lobbies_and_the_matchmaker_are_ended_and_made_anew_without_losing_playe
         .await;
     let first = ada.place.expect("a place").1;
     let lobby = studio.venues(deployment, "LOBBY", "OPEN").await[0].id;
+    let players = async || {
+        let call = dev::ListClients {
+            tenant: text(studio.tenant),
+            deployment_id: deployment,
+            paging: Paging::default(),
+        };
+        studio.developer.send(&call).await.expect("the players").items
+    };
+    let [listed] = &players().await[..] else {
+        panic!("Ada plays, and nobody else");
+    };
+    assert_eq!((listed.venue_id, listed.mode.as_deref()), (Some(lobby), None));
     let call = dev::DeleteLobby { lobby_id: lobby };
     assert!(studio.developer.send(&call).await.expect("deleted").deleted);
     ada.until("another lobby", |guest| {
@@ -271,6 +283,11 @@ async fn lobbies_and_the_matchmaker_are_ended_and_made_anew_without_losing_playe
         .send(&serde_json::json!({"play": "arena"}))
         .expect("the wish is queued");
     ada.until("a match", |guest| guest.is_in(RuntimeQualifier::Match)).await;
+    let listed = &players().await[0];
+    assert_eq!(
+        (listed.qualifier.as_deref(), listed.mode.as_deref()),
+        (Some("MATCH"), Some("arena"))
+    );
     let matchmaker = studio.deployment(deployment).await.matchmaker_refs[0].matchmaker_id;
     let call = dev::DeleteMatchmaker {
         matchmaker_id: matchmaker,

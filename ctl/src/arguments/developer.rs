@@ -293,6 +293,13 @@ pub(crate) enum DeploymentCommand {
         #[command(flatten)]
         listing: Listing,
     },
+    /// List who plays in a deployment, and where
+    ListClients {
+        #[command(flatten)]
+        of: Deployment,
+        #[command(flatten)]
+        listing: Listing,
+    },
 }
 
 /// The config of a version, in the place where it always was or by its option.

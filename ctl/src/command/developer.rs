@@ -6,9 +6,9 @@ use omgservers_protocol::developer::{
     CreateStage, CreateStageAlias, CreateVersion, DeleteApiKey, DeleteDeployment, DeleteLobby, DeleteMatchmaker,
     DeleteProject, DeleteStage, DeleteStageVariable, DeleteVersion, DeployVersion, GetDeploymentConfig,
     GetDeploymentDetails, GetProjectDetails, GetStageDetails, GetTenantDetails, GetTenantQuotas, GetVersionConfig,
-    GetVersionDetails, ListApiKeys, ListAuditRecords, ListDeployments, ListFilesArchives, ListImages, ListLobbies,
-    ListMatches, ListPermissions, ListProjects, ListStageVariables, ListStages, ListTenants, ListUsage, ListVersions,
-    SetStageMaintenance, SetStageVariable, UploadFilesArchive,
+    GetVersionDetails, ListApiKeys, ListAuditRecords, ListClients, ListDeployments, ListFilesArchives, ListImages,
+    ListLobbies, ListMatches, ListPermissions, ListProjects, ListStageVariables, ListStages, ListTenants, ListUsage,
+    ListVersions, SetStageMaintenance, SetStageVariable, UploadFilesArchive,
 };
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
@@ -301,6 +301,14 @@ async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Re
         }
         DeploymentCommand::ListMatches { of, listing } => {
             let call = |paging| ListMatches {
+                tenant: of.tenant.clone(),
+                deployment_id: of.deployment,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
+        }
+        DeploymentCommand::ListClients { of, listing } => {
+            let call = |paging| ListClients {
                 tenant: of.tenant.clone(),
                 deployment_id: of.deployment,
                 paging,

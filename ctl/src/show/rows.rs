@@ -3,7 +3,7 @@
 use omgservers_protocol::admin::{Host, Instance, Shard, User};
 use omgservers_protocol::audit::{AuditRecord, UsageRecord};
 use omgservers_protocol::developer::{
-    Alias, ApiKey, Deployment, FilesArchive, Image, PermissionRow, Project, ProjectPermissionRow, Stage,
+    Alias, ApiKey, ClientStatus, Deployment, FilesArchive, Image, PermissionRow, Project, ProjectPermissionRow, Stage,
     StagePermissionRow, StageVariable, Tenant, TenantPermissionRow, VenueStatus, Version, VersionOfProject,
 };
 
@@ -43,6 +43,15 @@ rows! {
         "PLAYERS" = row.players,
         "CREATED" = row.created,
         "REASON" = or_nothing(&row.reason),
+    }
+    ClientStatus, "Players", row {
+        "CLIENT" = row.client_id,
+        "USER" = row.user_id,
+        "IN" = or_nothing(&row.venue_id),
+        "KIND" = or_nothing(&row.qualifier),
+        "MODE" = or_nothing(&row.mode),
+        "GROUP" = or_nothing(&row.group),
+        "WAITS FOR" = row.wanted_mode.as_deref().unwrap_or(if row.venue_id.is_none() { "a lobby" } else { "" }),
     }
     StageVariable, "Variables", row {
         "NAME" = row.name,

@@ -125,6 +125,7 @@ fn a_developer_looks_after_games() {
         developer deleteLobby 600
         developer createMatchmakerRequest 100 500
         developer listMatches 100 500
+        developer listClients 100 500
         developer deleteMatchmaker 601
         developer createApiKey 100 ci --scope read,DEPLOY --project 200 --expires 2025-12-31T00:00:00Z
         developer listApiKeys

@@ -76,6 +76,14 @@ pub(crate) fn reply(operation: &str, call: &Value) -> Option<Value> {
         ],
         "list-lobbies" => vec![venue("LOBBY", "600", json!(null))],
         "list-matches" => vec![venue("MATCH", "601", json!("duel"))],
+        "list-clients" => vec![
+            json!({"client_id": "800", "user_id": "700", "venue_id": "601", "qualifier": "MATCH", "mode": "duel",
+            "group": "red", "wanted_mode": null}),
+            json!({"client_id": "801", "user_id": "702", "venue_id": "600", "qualifier": "LOBBY", "mode": null,
+            "group": null, "wanted_mode": "duel"}),
+            json!({"client_id": "802", "user_id": "703", "venue_id": null, "qualifier": null, "mode": null,
+            "group": null, "wanted_mode": null}),
+        ],
         _ => return other(operation, call),
     };
     Some(page(listed, call))

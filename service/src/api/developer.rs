@@ -98,6 +98,7 @@ operations! {
     create_matchmaker_request(dev::CreateMatchmakerRequest) -> Empty = venue::create_matchmaker;
     delete_matchmaker(dev::DeleteMatchmaker) -> Deleted = venue::delete_matchmaker;
     list_matches(dev::ListMatches) -> Page<dev::VenueStatus> = venue::list_matches;
+    list_clients(dev::ListClients) -> Page<dev::ClientStatus> = venue::list_clients;
 }
 
 pub(super) async fn change_password(

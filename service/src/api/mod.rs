@@ -186,6 +186,7 @@ fn operations() -> Routes {
     .call::<dev::CreateMatchmakerRequest, _, _>(developer::create_matchmaker_request)
     .call::<dev::DeleteMatchmaker, _, _>(developer::delete_matchmaker)
     .call::<dev::ListMatches, _, _>(developer::list_matches)
+    .call::<dev::ListClients, _, _>(developer::list_clients)
     .open::<play::PingService, _, _>(player::ping)
     .open::<play::CreateUser, _, _>(player::create_user)
     .open::<play::CreateToken, _, _>(player::create_token)

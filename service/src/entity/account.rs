@@ -85,12 +85,10 @@ struct Account {
 }
 
 /// A user who is not deleted.
-async fn find(db: &mut PgConnection, user: UserId) -> Result<Account> {
+async fn find(app: &App, user: UserId) -> Result<Account> {
+    let columns = "role, password_hash, epoch, deleted";
     let row: Option<(String, String, i64, Option<OffsetDateTime>)> =
-        sqlx::query_as("select role, password_hash, epoch, deleted from account where id = $1")
-            .bind(user)
-            .fetch_optional(db)
-            .await?;
+        app.db.read_row(columns, "account", user.get()).await?;
     let (role, hash, epoch, deleted) = row.ok_or_else(|| Error::not_found("user", user))?;
     if deleted.is_some() {
         return Err(Error::UserDeleted);
@@ -101,7 +99,7 @@ async fn find(db: &mut PgConnection, user: UserId) -> Result<Account> {
 
 /// A token of the user's own role, for the right password.
 pub async fn log_in(app: &App, from: Address, user: UserId, password: &Text) -> Result<String> {
-    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    let account = find(app, user).await?;
     attempts::check_password(app, user.get(), from, password.as_str(), &account.hash).await?;
     Ok(app.tokens.for_user(user, account.role, account.epoch))
 }
@@ -109,7 +107,7 @@ pub async fn log_in(app: &App, from: Address, user: UserId, password: &Text) -> 
 /// A fresh token for one that is still good.
 pub async fn renew(app: &App, by: &Actor) -> Result<String> {
     by.require_person()?;
-    let account = find(&mut *app.db.begin(by.user_id.get()).await?, by.user_id).await?;
+    let account = find(app, by.user_id).await?;
     if account.epoch != by.epoch {
         return Err(Error::WrongCredentials("the token was revoked, log in again"));
     }
@@ -120,7 +118,7 @@ pub async fn renew(app: &App, by: &Actor) -> Result<String> {
 pub async fn change_password(app: &App, from: Address, by: &Actor, change: &PasswordChange) -> Result<()> {
     by.require_person()?;
     let user = by.user_id;
-    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    let account = find(app, user).await?;
     attempts::check_password(app, user.get(), from, change.password.as_str(), &account.hash).await?;
     let hash = auth::hash_chosen(change.new_password.as_str().to_owned()).await?;
     set_password(app, by, user, &hash, Some(account.epoch), "change-password").await
@@ -128,7 +126,7 @@ pub async fn change_password(app: &App, from: Address, by: &Actor, change: &Pass
 
 /// A generated password for somebody who lost theirs: of this role, or of any.
 pub async fn reset_password(app: &App, by: &Actor, user: UserId, role: Option<Role>) -> Result<CreatedUser> {
-    let account = find(&mut *app.db.begin(user.get()).await?, user).await?;
+    let account = find(app, user).await?;
     if role.is_some_and(|role| role != account.role) {
         return Err(Error::not_found("developer", user));
     }
@@ -221,7 +219,7 @@ pub async fn exists(app: &App, user: UserId) -> Result<()> {
 /// A name that a developer can log in by.
 pub async fn create_developer_alias(app: &App, by: &Actor, call: CreateDeveloperAlias) -> Result<()> {
     let value = alias::check_value(&call.alias)?;
-    let account = find(&mut *app.db.begin(call.user_id.get()).await?, call.user_id).await?;
+    let account = find(app, call.user_id).await?;
     if account.role != Role::Developer {
         return Err(Error::not_found("developer", call.user_id));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use omgservers_protocol::call::{Deleted, Page, Paging};
 use omgservers_protocol::config::{DeploymentConfig, RuntimeQualifier};
 use omgservers_protocol::developer as dev;
-use omgservers_protocol::id::{DeploymentId, LobbyId, MatchId, MatchmakerId, RuntimeId, TenantId};
+use omgservers_protocol::id::{ClientId, DeploymentId, LobbyId, MatchId, MatchmakerId, RuntimeId, TenantId, UserId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -197,6 +197,45 @@ pub async fn list_matches(app: &App, by: &Actor, call: dev::ListMatches) -> Resu
     let found = deployment::for_viewer(app, by, &call.tenant, call.deployment_id).await?;
     let mut tx = app.db.begin(found.id.get()).await?;
     page(&mut tx, found.id, Some(RuntimeQualifier::Match), &call.paging).await
+}
+
+/// Who plays, or waits to.
+pub async fn list_clients(app: &App, by: &Actor, call: dev::ListClients) -> Result<Page<dev::ClientStatus>> {
+    let window = Window::new(&call.paging)?;
+    let found = deployment::for_viewer(app, by, &call.tenant, call.deployment_id).await?;
+    let mut tx = app.db.begin(found.id.get()).await?;
+    type Row = (
+        ClientId,
+        UserId,
+        Option<LobbyId>,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+    );
+    let rows: Vec<Row> = sqlx::query_as(
+        "select client_id, user_id, venue_id, qualifier, mode, group_name, wanted_mode \
+         from seat left join venue on venue.id = venue_id \
+         where seat.deployment_id = $1 and client_id > $2 order by client_id limit $3",
+    )
+    .bind(found.id)
+    .bind(window.after())
+    .bind(window.limit())
+    .fetch_all(&mut *tx)
+    .await?;
+    Ok(window.page(
+        rows,
+        |(id, ..)| id.get(),
+        |(client_id, user_id, venue_id, qualifier, mode, group, wanted_mode)| dev::ClientStatus {
+            client_id,
+            user_id,
+            venue_id,
+            qualifier,
+            mode,
+            group,
+            wanted_mode,
+        },
+    ))
 }
 
 async fn page(
