@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use harness::{Installation, Options, Studio, game_config};
 use omgservers_protocol::id::{ClientId, DeploymentId, LobbyId, MatchmakerId, RuntimeId, UserId, VersionId};
-use omgservers_protocol::player;
+use omgservers_protocol::text::Text;
 use omgservers_protocol::token::Role;
+use omgservers_protocol::{player, support};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, post, post_form};
@@ -34,6 +35,30 @@ const OK: (u16, &str) = (200, "");
 const NO_PERMISSION: (u16, &str) = (403, "PERMISSION_NOT_FOUND");
 const WRONG_CREDENTIALS: (u16, &str) = (401, "WRONG_CREDENTIALS");
 const NOT_FOUND: (u16, &str) = (404, "OBJECT_NOT_FOUND");
+
+/// Operations of developers that the first API had.
+const OLD: [&str; 20] = [
+    "get-tenant-details",
+    "create-project",
+    "create-project-alias",
+    "get-project-details",
+    "delete-project",
+    "create-stage",
+    "create-stage-alias",
+    "get-stage-details",
+    "delete-stage",
+    "create-version",
+    "upload-files-archive",
+    "get-version-details",
+    "delete-version",
+    "deploy-version",
+    "get-deployment-details",
+    "delete-deployment",
+    "create-lobby-request",
+    "delete-lobby",
+    "create-matchmaker-request",
+    "delete-matchmaker",
+];
 
 /// What the operations of the table are about.
 pub(crate) struct Scene {
@@ -343,21 +368,28 @@ pub(crate) fn table(scene: &Scene) -> Vec<Row> {
     own("developer/interchange-local-run", run.clone(), NOT_FOUND);
     own("developer/stop-local-run", run, OK);
 
-    // `stranger` differs where a thing is looked up in the caller's own words before the permission is.
-    let mut developer = |operation, body| {
+    // Whoever is a part of the tenant: a key can do no more than its user.
+    rows.push(Row {
+        operation: "developer/create-api-key",
+        who: For::Only(Role::Developer),
+        body: json!({"tenant": tenant, "name": "ci", "scopes": ["BUILD"], "expires": in_an_hour()}),
+        right: OK,
+        stranger: NOT_FOUND,
+        lacking: OK,
+    });
+
+    // What the first API had says that a permission is missing, everything else that there is no such thing.
+    let mut developer = |operation: &'static str, body| {
+        let is_old = OLD.contains(&operation.trim_start_matches("developer/"));
         rows.push(Row {
             operation,
             who: For::Only(Role::Developer),
             body,
             right: OK,
-            stranger: NO_PERMISSION,
+            stranger: if is_old { NO_PERMISSION } else { NOT_FOUND },
             lacking: NO_PERMISSION,
         });
     };
-    developer(
-        "developer/create-api-key",
-        json!({"tenant": tenant, "name": "ci", "scopes": ["BUILD"], "expires": in_an_hour()}),
-    );
     for operation in [
         "developer/get-tenant-details",
         "developer/get-tenant-quotas",
@@ -494,13 +526,23 @@ async fn every_operation_refuses_everybody_else() {
     let app = installation.services[0].app();
     let stranger = Studio::open(&installation).await;
     let stranger_token = app.tokens.for_user(stranger.user, Role::Developer, 0);
+    // A part of the tenant by a permission that nothing needs.
     let (lacking, ..) = Studio::hire(&installation).await;
     let lacking_token = app.tokens.for_user(lacking, Role::Developer, 0);
+    let name = |id: i64| Text::new(id.to_string()).expect("an id");
+    let call = support::CreateStagePermissions {
+        tenant: name(scene.studio.tenant.get()),
+        project: name(scene.studio.project.get()),
+        stage: name(scene.studio.stage.get()),
+        user_id: lacking,
+        permissions_to_create: vec![support::StagePermission::StageViewer],
+    };
+    installation.support().await.send(&call).await.expect("granted");
     // A key without a scope that matters here, and one of a developer who may do nothing.
     let call = omgservers_protocol::developer::CreateApiKey {
-        tenant: omgservers_protocol::text::Text::new(scene.studio.tenant.to_string()).expect("an id"),
+        tenant: name(scene.studio.tenant.get()),
         project: None,
-        name: omgservers_protocol::text::Text::new("reader").expect("a name"),
+        name: Text::new("reader").expect("a name"),
         scopes: vec![omgservers_protocol::developer::Scope::Read],
         expires: in_an_hour(),
     };
@@ -526,7 +568,7 @@ async fn every_operation_refuses_everybody_else() {
             }
             if allowed != Role::Developer {
                 check("a program with a key", Some(key.as_str()), NO_PERMISSION).await;
-            } else if !is_reading(row.operation) && row.right == OK && row.stranger == NO_PERMISSION {
+            } else if !is_reading(row.operation) && row.right == OK && row.stranger != OK {
                 check("a program with a key to read", Some(key.as_str()), NO_PERMISSION).await;
             }
             check("a developer of another tenant", Some(&stranger_token), row.stranger).await;
@@ -568,7 +610,7 @@ fn is_reading(operation: &str) -> bool {
 async fn sign_up(installation: &Installation, studio: &Studio) -> (String, ClientId) {
     let client = installation.client();
     let user = client.send(&player::CreateUser {}).await.expect("a player");
-    let password = omgservers_protocol::text::Text::new(user.password).expect("a password");
+    let password = Text::new(user.password).expect("a password");
     let token = client
         .send(&player::CreateToken {
             user_id: user.user_id,
@@ -577,7 +619,7 @@ async fn sign_up(installation: &Installation, studio: &Studio) -> (String, Clien
         .await
         .expect("a token")
         .raw_token;
-    let name = |id: i64| omgservers_protocol::text::Text::new(id.to_string()).expect("an id");
+    let name = |id: i64| Text::new(id.to_string()).expect("an id");
     let call = player::CreateClient {
         tenant: name(studio.tenant.get()),
         project: name(studio.project.get()),
@@ -638,7 +680,12 @@ async fn things_of_another_tenant_are_not_found_by_their_ids() {
         (
             "delete-project",
             json!({"tenant": tenant, "project": other.project}),
-            (200, ""),
+            NOT_FOUND,
+        ),
+        (
+            "delete-stage",
+            json!({"tenant": tenant, "project": project, "stage": other.stage}),
+            NOT_FOUND,
         ),
         (
             "create-image",

@@ -7,7 +7,7 @@ use crate::call::{Empty, Page, Paging, PasswordChange, RawToken, calls};
 use crate::developer::Timestamp;
 use crate::id::{HostId, UserId};
 use crate::support::CreatedUser;
-use crate::text::{Secret, Text};
+use crate::text::{self, Secret, Text};
 
 calls!("admin";
     CreateToken => RawToken, "create-token";
@@ -29,6 +29,7 @@ calls!("admin";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
+    #[serde(deserialize_with = "text::any")]
     pub user: Text,
     pub password: Text,
 }
@@ -80,25 +81,8 @@ pub struct BcryptedHash {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculateShard {
-    pub shard_key: ShardKey,
-}
-
-/// Any text; a JSON number is read as its digits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(untagged)]
-pub enum ShardKey {
-    Text(String),
-    Number(i64),
-}
-
-impl ShardKey {
-    pub fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
-        }
-    }
+    #[serde(deserialize_with = "text::any")]
+    pub shard_key: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

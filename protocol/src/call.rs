@@ -34,10 +34,16 @@ impl From<()> for Empty {
 }
 
 /// A fresh access token.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RawToken {
     pub raw_token: String,
+}
+
+impl std::fmt::Debug for RawToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RawToken(…)")
+    }
 }
 
 /// Whether there was something to delete.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::admin::ShardKey;
 use crate::call::{Empty, RawToken, calls};
 use crate::id::{ClientId, RuntimeId};
-use crate::text::Text;
+use crate::text::{self, Text};
 
 calls!("dispatcher";
     CreateToken => RawToken, "create-token";
@@ -20,6 +19,7 @@ pub const KEYS_ROUTE: &str = "/service/v1/keys";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
+    #[serde(deserialize_with = "text::any")]
     pub user: Text,
     pub password: Text,
 }
@@ -28,7 +28,8 @@ pub struct CreateToken {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CalculateShard {
-    pub shard_key: ShardKey,
+    #[serde(deserialize_with = "text::any")]
+    pub shard_key: Text,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use crate::audit::{Quotas, TenantQuotas, UsageRecord};
 use crate::call::{Deleted, Empty, Page, Paging, PasswordChange, RawToken, calls};
 use crate::developer::{CreatedStage, PermissionRow, Project, Stage, Tenant};
 use crate::id::{ProjectId, StageId, TenantId, UserId};
-use crate::text::Text;
+use crate::text::{self, Text};
 
 calls!("support";
     CreateToken => RawToken, "create-token";
@@ -46,6 +46,7 @@ calls!("support";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
+    #[serde(deserialize_with = "text::any")]
     pub user: Text,
     pub password: Text,
 }

@@ -27,6 +27,11 @@ impl Text {
         (!text.trim().is_empty() && text.chars().count() <= 64 && !text.contains('\0')).then_some(Self(text))
     }
 
+    /// Where nothing is asked of it: blank and long ones too.
+    pub fn any(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -58,11 +63,18 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_any(TextVisitor { is_any: false })
     }
 }
 
-struct TextVisitor;
+/// For fields that take [any](Text::any) text.
+pub fn any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    deserializer.deserialize_any(TextVisitor { is_any: true })
+}
+
+struct TextVisitor {
+    is_any: bool,
+}
 
 impl Visitor<'_> for TextVisitor {
     type Value = Text;
@@ -72,6 +84,9 @@ impl Visitor<'_> for TextVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+        if self.is_any {
+            return Ok(Text::any(text));
+        }
         Text::new(text).ok_or_else(|| E::custom(TEXT_CONSTRAINT))
     }
 

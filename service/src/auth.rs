@@ -21,6 +21,8 @@ const RUNTIME_TOKEN_LIFE_S: i64 = 30 * 24 * 3_600;
 const WEBSOCKET_TOKEN_LIFE_S: i64 = 60;
 /// Verified tokens that are remembered: the signature is checked once.
 const CACHED_TOKENS: u64 = 100_000;
+/// Bytes that bcrypt looks at; what is longer would be cut off without a word.
+const BCRYPT_MAX: usize = 72;
 /// Passwords that wait for a core: half a minute's work for two of them.
 const HASHES_WAITING_MAX: usize = 1_024;
 
@@ -189,8 +191,16 @@ pub fn hash_generated(password: &str) -> String {
 
 /// How a password that a person chose is stored.
 pub async fn hash_chosen(password: String) -> Result<String> {
-    let hash = hash_slowly(move || bcrypt::hash(password, 10)).await?;
-    Ok(hash.context("the password cannot be hashed")?)
+    if password.len() > BCRYPT_MAX {
+        return Err(Error::Invalid(format!(
+            "a password may be {BCRYPT_MAX} bytes long, and this one has {}",
+            password.len()
+        )));
+    }
+    let hash = hash_slowly(move || bcrypt::hash_with_result(password, 10)).await?;
+    // Spelled as in older installations; the algorithm is the same.
+    let hash = hash.context("the password cannot be hashed")?;
+    Ok(hash.format_for_version(bcrypt::Version::TwoA))
 }
 
 /// Whether this is the hash of a generated secret.
@@ -238,6 +248,8 @@ mod tests {
         assert_eq!(password.len(), 32);
         let (generated, chosen) = (hash_generated(&password), hash_chosen(password.clone()).await.unwrap());
         assert!(is_generated(&generated) && !is_generated(&chosen));
+        assert!(chosen.starts_with("$2a$10$"), "{chosen}");
+        assert!(hash_chosen("ä".repeat(36)).await.is_ok() && hash_chosen("ä".repeat(37)).await.is_err());
         for (given, expected) in [(password.as_str(), true), ("other", false)] {
             assert_eq!(is_generated_password(given, &generated), expected);
             assert_eq!(is_chosen_password(given, &chosen).unwrap(), expected);

@@ -48,7 +48,15 @@ const KINDS: [(Kind, &str); 12] = [
     (Kind::Audit, "audit"),
 ];
 
+/// Jobs of one lane never wait for those of another.
+pub const LANES: usize = 2;
+
 impl Kind {
+    /// What talks to hosts may take a minute and has a lane of its own.
+    pub fn lane(self) -> usize {
+        usize::from(self == Self::Runtime)
+    }
+
     pub fn as_str(self) -> &'static str {
         KINDS
             .iter()

@@ -61,10 +61,10 @@ pub struct Inner {
     /// Keys that were verified, by their digest. Forgotten before a revocation is.
     keys: moka::sync::Cache<[u8; 32], Arc<entity::api_key::Grant>>,
     /// Players of tenants that have a quota, counted once a second.
-    player_counts: moka::sync::Cache<TenantId, Arc<AtomicU32>>,
+    player_counts: moka::sync::Cache<TenantId, Arc<tokio::sync::OnceCell<AtomicU32>>>,
     vault: vault::Vault,
     /// Archives that are being uploaded: each is held in memory.
-    uploads: tokio::sync::Semaphore,
+    uploads: entity::files::Uploads,
     /// Name of this instance in leases.
     holder: String,
     activity: activity::Activity,
@@ -96,8 +96,6 @@ pub struct Service {
     fatal: tokio::sync::watch::Receiver<Option<String>>,
 }
 
-/// Archives that may be on their way at a time.
-const UPLOADS_MAX: usize = 4;
 /// Held requests get so long to be answered when the service stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -162,7 +160,7 @@ impl Service {
                 .time_to_live(Duration::from_secs(1))
                 .build(),
             vault,
-            uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
+            uploads: entity::files::Uploads::default(),
             activity: activity::Activity::default(),
             mail: mail::Mail::default(),
             hosts,

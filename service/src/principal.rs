@@ -13,6 +13,10 @@ use crate::App;
 use crate::entity::api_key::{self, Grant};
 use crate::error::{Error, Result};
 
+/// Marks a route on which [`Actor::hides_others`] is true.
+#[derive(Debug, Clone, Copy)]
+pub struct HidesOthers;
+
 /// Somebody who is known. Decides what is allowed, and stands in the audit log.
 #[derive(Debug, Clone)]
 pub struct Actor {
@@ -20,6 +24,8 @@ pub struct Actor {
     pub role: Role,
     /// Of the token.
     pub epoch: i64,
+    /// On routes that the first API did not have: what belongs to others is not refused but not there.
+    pub hides_others: bool,
     /// Set when a program asks with a key of that user: what the key is good for.
     pub key: Option<Arc<Grant>>,
 }
@@ -65,6 +71,7 @@ fn other_role(role: Role) -> Error {
 
 async fn actor(parts: &Parts, app: &App, role: Role) -> Result<Actor> {
     let token = bearer(parts)?;
+    let hides_others = parts.extensions.get::<HidesOthers>().is_some();
     if token.starts_with(api_key::PREFIX) {
         let (user_id, grant) = api_key::verify(app, token).await?;
         app.limits.admit_user(user_id.get())?;
@@ -75,6 +82,7 @@ async fn actor(parts: &Parts, app: &App, role: Role) -> Result<Actor> {
             user_id,
             role,
             epoch: 0,
+            hides_others,
             key: Some(grant),
         });
     }
@@ -90,6 +98,7 @@ async fn actor(parts: &Parts, app: &App, role: Role) -> Result<Actor> {
             .ok_or(Error::WrongCredentials("the token names no user"))?,
         role,
         epoch: claims.epoch,
+        hides_others,
         key: None,
     })
 }

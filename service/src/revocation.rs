@@ -67,6 +67,13 @@ pub async fn publish(app: &App, subject: i64, epoch: i64) -> Result<()> {
     Ok(())
 }
 
+/// The same right after the change, without waiting for the job that makes sure of it.
+pub async fn publish_now(app: &App, subject: i64, epoch: i64) {
+    if let Err(cause) = publish(app, subject, epoch).await {
+        tracing::warn!(error = %cause, "a revocation could not be told at once, its job will");
+    }
+}
+
 /// Reads everything, or what is new.
 pub async fn load(app: &App, everything: bool) -> Result<()> {
     if everything {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::db::Shard;
-use crate::event::Kind;
+use crate::event::{Kind, LANES};
 
 /// Something to look at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ const PAYLOAD_MAX: usize = 7_900;
 
 pub struct Hub {
     waiting: Mutex<HashMap<News, Arc<Notify>>>,
-    jobs: mpsc::Sender<Job>,
+    jobs: [mpsc::Sender<Job>; LANES],
     /// One per database.
     others: Vec<mpsc::Sender<News>>,
     /// No other instance lives, so nobody else needs to be told. One that has just started looks again by itself.
@@ -55,24 +55,24 @@ pub struct Hub {
 
 /// The receiving ends, for those who run the loops.
 pub struct Receivers {
-    pub jobs: mpsc::Receiver<Job>,
+    pub jobs: [mpsc::Receiver<Job>; LANES],
     pub others: Vec<mpsc::Receiver<News>>,
 }
 
 impl Hub {
     pub fn new(databases: usize) -> (Arc<Self>, Receivers) {
-        let (jobs, jobs_receiver) = mpsc::channel(BACKLOG);
+        let [(jobs, jobs_receiver), (slow, slow_receiver)] = [mpsc::channel(BACKLOG), mpsc::channel(BACKLOG)];
         let (others, others_receivers) = (0..databases).map(|_| mpsc::channel(BACKLOG)).unzip();
         let hub = Self {
             waiting: Mutex::default(),
-            jobs,
+            jobs: [jobs, slow],
             others,
             alone: AtomicBool::new(false),
         };
         (
             Arc::new(hub),
             Receivers {
-                jobs: jobs_receiver,
+                jobs: [jobs_receiver, slow_receiver],
                 others: others_receivers,
             },
         )
@@ -132,7 +132,7 @@ impl Hub {
     }
 
     pub fn hint(&self, job: Job) {
-        if self.jobs.try_send(job).is_err() {
+        if self.jobs[job.kind.lane()].try_send(job).is_err() {
             metrics::counter!("omgservers_wake_dropped_total", "kind" => "job").increment(1);
         }
     }

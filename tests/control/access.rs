@@ -85,6 +85,15 @@ async fn a_new_password_or_a_deletion_revokes_tokens_on_every_instance() {
     };
     let wrong = refusal(&studio.developer, &change("not the password")).await;
     assert_eq!(wrong, refused(401, "WRONG_CREDENTIALS"));
+    let long = dev::ChangePassword(PasswordChange {
+        password: text(&studio.password),
+        new_password: text("ä".repeat(37)),
+    });
+    assert_eq!(
+        refusal(&studio.developer, &long).await,
+        refused(400, "VALIDATION_CONSTRAINT_VIOLATED"),
+        "what would be cut off is refused"
+    );
     studio.developer.send(&change(&studio.password)).await.expect("changed");
     for old in [&studio.developer, &renewed] {
         is_refused_everywhere(&installation, old, Qualifier::WrongCredentials).await;
@@ -104,6 +113,11 @@ async fn a_new_password_or_a_deletion_revokes_tokens_on_every_instance() {
             .await
             .expect("the new token is good");
     }
+    assert_eq!(
+        refusal(&program, &dev::ListApiKeys::default()).await,
+        refused(403, "PERMISSION_NOT_FOUND"),
+        "what other keys there are is none of its business"
+    );
     // Programs do not log in again: their keys outlive the password.
     program
         .send(&dev::ListTenants::default())

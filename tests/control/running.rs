@@ -125,6 +125,32 @@ async fn a_tenant_has_no_more_than_its_quotas_and_its_use_is_written_down() {
     installation.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn players_who_come_at_once_do_not_pass_a_quota_together() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    let version = studio.version(harness::game_config(), "local://").await;
+    studio.deploy(version, None).await;
+    let call = support::SetTenantQuotas {
+        tenant: text(studio.tenant),
+        quotas: Quotas {
+            players: Some(3),
+            ..Quotas::default()
+        },
+    };
+    installation.support().await.send(&call).await.expect("quotas");
+    let mut players = Vec::new();
+    for _ in 0..16 {
+        players.push(sign_up(&installation).await);
+    }
+    let (tenant, project, stage) = place(&studio);
+    let join = player::CreateClient { tenant, project, stage };
+    let joining = futures_util::future::join_all(players.iter().map(|player| player.send(&join)));
+    let admitted = joining.await.into_iter().filter(Result::is_ok).count();
+    assert_eq!(admitted, 3);
+    installation.stop().await;
+}
+
 /// The environment of a studio's runtimes, as their processes have it.
 fn environments(installation: &Installation) -> String {
     let running = installation.folder().join("data/processes/running");
@@ -329,6 +355,8 @@ struct Machine<'a> {
     studio: &'a Studio,
     run: LocalRunId,
     children: Vec<(dev::LocalStart, Child)>,
+    /// Names of the variables that the last game server got.
+    variables: Vec<String>,
 }
 
 impl Machine<'_> {
@@ -367,6 +395,7 @@ impl Machine<'_> {
         });
         for one in wanted {
             let Some(environment) = one.environment else { continue };
+            self.variables = environment.iter().map(|(name, _)| name.clone()).collect();
             let child = Command::new(program("shooter-runtime"))
                 .env_clear()
                 .envs(environment.iter().map(|(name, value)| (name, value.as_str())))
@@ -409,10 +438,21 @@ async fn a_stage_runs_on_a_developers_own_machine_as_long_as_that_asks() {
     let deployment = studio
         .deploy(version, config(serde_json::json!({"min_lobbies": 1})))
         .await;
+    for (name, secret) in [("MOTD", false), ("DB_PASSWORD", true)] {
+        let call = dev::SetStageVariable {
+            tenant: tenant.clone(),
+            project: project.clone(),
+            stage: stage.clone(),
+            name: text(name),
+            value: Secret::new("value"),
+            secret,
+        };
+        studio.developer.send(&call).await.expect("a variable");
+    }
     let call = dev::StartLocalRun {
         tenant: tenant.clone(),
-        project,
-        stage,
+        project: project.clone(),
+        stage: stage.clone(),
     };
     let run = studio.developer.send(&call).await.expect("a run").run_id;
     assert_eq!(
@@ -424,6 +464,7 @@ async fn a_stage_runs_on_a_developers_own_machine_as_long_as_that_asks() {
         studio: &studio,
         run,
         children: Vec::new(),
+        variables: Vec::new(),
     };
     let open = async |machine: &mut Machine<'_>, not: Option<omgservers_protocol::id::RuntimeId>| loop {
         machine.turn(false).await;
@@ -437,6 +478,8 @@ async fn a_stage_runs_on_a_developers_own_machine_as_long_as_that_asks() {
         .await
         .expect("a lobby opens");
     assert_eq!(machine.children.len(), 1);
+    let got = |name: &str| machine.variables.iter().any(|variable| variable == name);
+    assert!(got("MOTD") && !got("DB_PASSWORD"), "a secret can be set and not read");
 
     // A game server that dies is replaced, a changed program too.
     machine.children[0].1.kill().expect("killed");
@@ -456,15 +499,19 @@ async fn a_stage_runs_on_a_developers_own_machine_as_long_as_that_asks() {
         run_id: run,
     };
     assert!(!stranger.developer.send(&call).await.expect("answered").deleted);
-    assert!(studio.developer.send(&call).await.expect("stopped").deleted);
-    eventually("the lobby waits for a machine again", || async {
-        let pending = studio.venues(deployment, "LOBBY", "PENDING").await;
-        let reason = pending.first()?.reason.as_deref()?;
-        reason.contains("waiting for the developer's machine").then_some(())
-    })
-    .await;
-    let gone = dev::InterchangeLocalRun {
-        tenant,
+    // Who may no longer deploy has no machine any more, until the permission is back.
+    let support = installation.support().await;
+    let permissions = vec![support::StagePermission::DeploymentManager];
+    let withdraw = support::DeleteStagePermissions {
+        tenant: tenant.clone(),
+        project: project.clone(),
+        stage: stage.clone(),
+        user_id: studio.user,
+        permissions_to_delete: permissions.clone(),
+    };
+    support.send(&withdraw).await.expect("withdrawn");
+    let interchange = dev::InterchangeLocalRun {
+        tenant: tenant.clone(),
         run_id: run,
         running: Vec::new(),
         ended: Vec::new(),
@@ -472,7 +519,26 @@ async fn a_stage_runs_on_a_developers_own_machine_as_long_as_that_asks() {
         wait_ms: None,
     };
     assert_eq!(
-        refusal(&studio.developer, &gone).await,
+        refusal(&studio.developer, &interchange).await,
+        refused(403, "PERMISSION_NOT_FOUND")
+    );
+    let grant = support::CreateStagePermissions {
+        tenant: tenant.clone(),
+        project,
+        stage,
+        user_id: studio.user,
+        permissions_to_create: permissions,
+    };
+    support.send(&grant).await.expect("granted");
+    assert!(studio.developer.send(&call).await.expect("stopped").deleted);
+    eventually("the lobby waits for a machine again", || async {
+        let pending = studio.venues(deployment, "LOBBY", "PENDING").await;
+        let reason = pending.first()?.reason.as_deref()?;
+        reason.contains("waiting for the developer's machine").then_some(())
+    })
+    .await;
+    assert_eq!(
+        refusal(&studio.developer, &interchange).await,
         refused(404, "OBJECT_NOT_FOUND")
     );
     drop(machine);

@@ -287,9 +287,7 @@ async fn lists_show_everything_once_however_the_pages_are_cut() {
         let answer = refusal(&support, &support::ListTenants { paging: wrong.clone() }).await;
         assert_eq!(answer, refused(400, "VALIDATION_CONSTRAINT_VIOLATED"), "{wrong:?}");
     }
-    let call = admin::CalculateShard {
-        shard_key: admin::ShardKey::Text("a/b".into()),
-    };
+    let call = admin::CalculateShard { shard_key: text("a/b") };
     assert_eq!(admin.send(&call).await.expect("a shard").shard_index, 1996 % 8);
     let call = admin::BcryptHash {
         value: omgservers_protocol::text::Secret::new("secret"),
@@ -324,6 +322,25 @@ async fn archives_are_kept_with_their_version_and_go_with_it() {
         i64::try_from(zip_with_a_file().len()).expect("a few bytes")
     );
     assert!(answer.body.contains(&archives[0].id.to_string()));
+    for _ in 1..16 {
+        let answer = post_form(&url, token, &fields, ("version.zip", zip_with_a_file())).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let more = post_form(&url, token, &fields, ("version.zip", zip_with_a_file())).await;
+    assert_eq!((more.status, more.qualifier.as_str()), (400, "DB_CONSTRAINT_VIOLATED"));
+    // Names are few, too.
+    let name = |number: u32| dev::CreateProjectAlias {
+        tenant: text(studio.tenant),
+        project_id: studio.project,
+        alias: text(format!("name-{number}")),
+    };
+    for number in 0..16 {
+        studio.developer.send(&name(number)).await.expect("a name");
+    }
+    assert_eq!(
+        refusal(&studio.developer, &name(16)).await,
+        refused(400, "DB_CONSTRAINT_VIOLATED")
+    );
 
     let call = dev::DeleteVersion {
         tenant: text(studio.tenant),

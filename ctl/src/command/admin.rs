@@ -2,8 +2,9 @@
 
 use omgservers_protocol::admin::{
     BcryptHash, CalculateShard, GenerateId, ListAuditRecords, ListHosts, ListInstances, ListShards, ListUsers,
-    PingDockerHost, ResetPassword, ShardKey,
+    PingDockerHost, ResetPassword,
 };
+use omgservers_protocol::text::Text;
 
 use super::login;
 use crate::arguments::Admin;
@@ -17,7 +18,7 @@ pub(crate) async fn run(context: &mut Context, command: Admin) -> Result {
     match command {
         Admin::Login(command) => login::run(context, ROLE, command).await,
         Admin::CalculateShard { shard_key } => {
-            let shard_key = ShardKey::Text(shard_key);
+            let shard_key = Text::any(shard_key);
             context.ask(ROLE, &CalculateShard { shard_key }).await
         }
         Admin::GenerateId => context.ask(ROLE, &GenerateId {}).await,

@@ -142,10 +142,7 @@ pub(super) async fn upload_files_archive(
     form: Result<Multipart, MultipartRejection>,
 ) -> Result<Json<dev::UploadedFilesArchive>> {
     let mut form = form.map_err(|_| Error::WrongMediaType("multipart/form-data"))?;
-    let _slot = app
-        .uploads
-        .try_acquire()
-        .map_err(|_| Error::Unavailable("too many archives are on their way, try again"))?;
+    let _upload = app.uploads.begin(by.user_id)?;
     let (mut tenant, mut version, mut archive, mut other_file) = (None, None, None, false);
     while let Some(mut field) = form.next_field().await.map_err(|cause| broken(&app, &cause))? {
         let name = field.name().unwrap_or_default().to_owned();

@@ -12,13 +12,13 @@ mod support;
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, get, on};
+use axum::{Extension, Router};
 use futures_util::StreamExt as _;
 use omgservers_protocol::dispatcher::KEYS_ROUTE;
 use omgservers_protocol::{
@@ -33,6 +33,7 @@ use utoipa::ToSchema;
 use crate::App;
 use crate::error::Error;
 use crate::limits;
+use crate::principal::HidesOthers;
 
 pub use body::Body;
 pub use cors::Origins;
@@ -65,6 +66,14 @@ impl Routes {
         C::Reply: ToSchema,
     {
         self.add::<C, H, T>(false, handler)
+    }
+
+    /// The same for what the first API did not have, where [others are hidden](crate::principal::Actor::hides_others).
+    fn newer<C: Call + ToSchema, H: Handler<T, App>, T: 'static>(self, handler: H) -> Self
+    where
+        C::Reply: ToSchema,
+    {
+        self.call::<C, _, _>(handler.layer(Extension(HidesOthers)))
     }
 
     /// An operation for everybody.
@@ -108,85 +117,85 @@ fn operations() -> Routes {
     .call::<adm::ListUsers, _, _>(admin::list_users)
     .call::<adm::ListAuditRecords, _, _>(admin::list_audit_records)
     .open::<sup::CreateToken, _, _>(support::create_token)
-    .call::<sup::RenewToken, _, _>(support::renew_token)
-    .call::<sup::ChangePassword, _, _>(support::change_password)
+    .newer::<sup::RenewToken, _, _>(support::renew_token)
+    .newer::<sup::ChangePassword, _, _>(support::change_password)
     .call::<sup::CreateTenant, _, _>(support::create_tenant)
     .call::<sup::CreateTenantAlias, _, _>(support::create_tenant_alias)
     .call::<sup::DeleteTenant, _, _>(support::delete_tenant)
-    .call::<sup::ListTenants, _, _>(support::list_tenants)
-    .call::<sup::SetTenantQuotas, _, _>(support::set_tenant_quotas)
-    .call::<sup::GetTenantQuotas, _, _>(support::get_tenant_quotas)
-    .call::<sup::ListUsage, _, _>(support::list_usage)
+    .newer::<sup::ListTenants, _, _>(support::list_tenants)
+    .newer::<sup::SetTenantQuotas, _, _>(support::set_tenant_quotas)
+    .newer::<sup::GetTenantQuotas, _, _>(support::get_tenant_quotas)
+    .newer::<sup::ListUsage, _, _>(support::list_usage)
     .call::<sup::CreateProject, _, _>(support::create_project)
     .call::<sup::CreateProjectAlias, _, _>(support::create_project_alias)
     .call::<sup::DeleteProject, _, _>(support::delete_project)
-    .call::<sup::ListProjects, _, _>(support::list_projects)
+    .newer::<sup::ListProjects, _, _>(support::list_projects)
     .call::<sup::CreateStage, _, _>(support::create_stage)
     .call::<sup::CreateStageAlias, _, _>(support::create_stage_alias)
     .call::<sup::DeleteStage, _, _>(support::delete_stage)
-    .call::<sup::ListStages, _, _>(support::list_stages)
+    .newer::<sup::ListStages, _, _>(support::list_stages)
     .call::<sup::CreateDeveloper, _, _>(support::create_developer)
     .call::<sup::CreateDeveloperAlias, _, _>(support::create_developer_alias)
-    .call::<sup::ResetDeveloperPassword, _, _>(support::reset_developer_password)
+    .newer::<sup::ResetDeveloperPassword, _, _>(support::reset_developer_password)
     .call::<sup::DeleteDeveloper, _, _>(support::delete_developer)
-    .call::<sup::ListDevelopers, _, _>(support::list_developers)
+    .newer::<sup::ListDevelopers, _, _>(support::list_developers)
     .call::<sup::CreateTenantPermissions, _, _>(support::create_tenant_permissions)
     .call::<sup::DeleteTenantPermissions, _, _>(support::delete_tenant_permissions)
     .call::<sup::CreateProjectPermissions, _, _>(support::create_project_permissions)
     .call::<sup::DeleteProjectPermissions, _, _>(support::delete_project_permissions)
     .call::<sup::CreateStagePermissions, _, _>(support::create_stage_permissions)
     .call::<sup::DeleteStagePermissions, _, _>(support::delete_stage_permissions)
-    .call::<sup::ListPermissions, _, _>(support::list_permissions)
+    .newer::<sup::ListPermissions, _, _>(support::list_permissions)
     .open::<dev::CreateToken, _, _>(developer::create_token)
-    .call::<dev::RenewToken, _, _>(developer::renew_token)
-    .call::<dev::ChangePassword, _, _>(developer::change_password)
-    .call::<dev::CreateApiKey, _, _>(developer::create_api_key)
-    .call::<dev::DeleteApiKey, _, _>(developer::delete_api_key)
-    .call::<dev::ListApiKeys, _, _>(developer::list_api_keys)
-    .call::<dev::ListTenants, _, _>(developer::list_tenants)
-    .call::<dev::GetTenantQuotas, _, _>(developer::get_tenant_quotas)
-    .call::<dev::ListUsage, _, _>(developer::list_usage)
-    .call::<dev::ListAuditRecords, _, _>(developer::list_audit_records)
-    .call::<dev::ListPermissions, _, _>(developer::list_permissions)
+    .newer::<dev::RenewToken, _, _>(developer::renew_token)
+    .newer::<dev::ChangePassword, _, _>(developer::change_password)
+    .newer::<dev::CreateApiKey, _, _>(developer::create_api_key)
+    .newer::<dev::DeleteApiKey, _, _>(developer::delete_api_key)
+    .newer::<dev::ListApiKeys, _, _>(developer::list_api_keys)
+    .newer::<dev::ListTenants, _, _>(developer::list_tenants)
+    .newer::<dev::GetTenantQuotas, _, _>(developer::get_tenant_quotas)
+    .newer::<dev::ListUsage, _, _>(developer::list_usage)
+    .newer::<dev::ListAuditRecords, _, _>(developer::list_audit_records)
+    .newer::<dev::ListPermissions, _, _>(developer::list_permissions)
     .call::<dev::GetTenantDetails, _, _>(developer::tenant_details)
     .call::<dev::CreateProject, _, _>(developer::create_project)
     .call::<dev::CreateProjectAlias, _, _>(developer::create_project_alias)
     .call::<dev::GetProjectDetails, _, _>(developer::project_details)
     .call::<dev::DeleteProject, _, _>(developer::delete_project)
-    .call::<dev::ListProjects, _, _>(developer::list_projects)
+    .newer::<dev::ListProjects, _, _>(developer::list_projects)
     .call::<dev::CreateStage, _, _>(developer::create_stage)
     .call::<dev::CreateStageAlias, _, _>(developer::create_stage_alias)
     .call::<dev::GetStageDetails, _, _>(developer::stage_details)
     .call::<dev::DeleteStage, _, _>(developer::delete_stage)
-    .call::<dev::ListStages, _, _>(developer::list_stages)
-    .call::<dev::SetStageMaintenance, _, _>(developer::set_stage_maintenance)
-    .call::<dev::SetStageVariable, _, _>(developer::set_stage_variable)
-    .call::<dev::DeleteStageVariable, _, _>(developer::delete_stage_variable)
-    .call::<dev::ListStageVariables, _, _>(developer::list_stage_variables)
-    .call::<dev::StartLocalRun, _, _>(developer::start_local_run)
-    .call::<dev::InterchangeLocalRun, _, _>(developer::interchange_local_run)
-    .call::<dev::StopLocalRun, _, _>(developer::stop_local_run)
+    .newer::<dev::ListStages, _, _>(developer::list_stages)
+    .newer::<dev::SetStageMaintenance, _, _>(developer::set_stage_maintenance)
+    .newer::<dev::SetStageVariable, _, _>(developer::set_stage_variable)
+    .newer::<dev::DeleteStageVariable, _, _>(developer::delete_stage_variable)
+    .newer::<dev::ListStageVariables, _, _>(developer::list_stage_variables)
+    .newer::<dev::StartLocalRun, _, _>(developer::start_local_run)
+    .newer::<dev::InterchangeLocalRun, _, _>(developer::interchange_local_run)
+    .newer::<dev::StopLocalRun, _, _>(developer::stop_local_run)
     .call::<dev::CreateVersion, _, _>(developer::create_version)
     .call::<dev::GetVersionDetails, _, _>(developer::version_details)
-    .call::<dev::GetVersionConfig, _, _>(developer::version_config)
+    .newer::<dev::GetVersionConfig, _, _>(developer::version_config)
     .call::<dev::DeleteVersion, _, _>(developer::delete_version)
-    .call::<dev::ListVersions, _, _>(developer::list_versions)
+    .newer::<dev::ListVersions, _, _>(developer::list_versions)
     .call::<dev::UploadFilesArchive, _, _>(developer::upload_files_archive)
-    .call::<dev::ListFilesArchives, _, _>(developer::list_files_archives)
-    .call::<dev::CreateImage, _, _>(developer::create_image)
-    .call::<dev::ListImages, _, _>(developer::list_images)
+    .newer::<dev::ListFilesArchives, _, _>(developer::list_files_archives)
+    .newer::<dev::CreateImage, _, _>(developer::create_image)
+    .newer::<dev::ListImages, _, _>(developer::list_images)
     .call::<dev::DeployVersion, _, _>(developer::deploy_version)
     .call::<dev::GetDeploymentDetails, _, _>(developer::deployment_details)
-    .call::<dev::GetDeploymentConfig, _, _>(developer::deployment_config)
+    .newer::<dev::GetDeploymentConfig, _, _>(developer::deployment_config)
     .call::<dev::DeleteDeployment, _, _>(developer::delete_deployment)
-    .call::<dev::ListDeployments, _, _>(developer::list_deployments)
+    .newer::<dev::ListDeployments, _, _>(developer::list_deployments)
     .call::<dev::CreateLobbyRequest, _, _>(developer::create_lobby_request)
     .call::<dev::DeleteLobby, _, _>(developer::delete_lobby)
-    .call::<dev::ListLobbies, _, _>(developer::list_lobbies)
+    .newer::<dev::ListLobbies, _, _>(developer::list_lobbies)
     .call::<dev::CreateMatchmakerRequest, _, _>(developer::create_matchmaker_request)
     .call::<dev::DeleteMatchmaker, _, _>(developer::delete_matchmaker)
-    .call::<dev::ListMatches, _, _>(developer::list_matches)
-    .call::<dev::ListClients, _, _>(developer::list_clients)
+    .newer::<dev::ListMatches, _, _>(developer::list_matches)
+    .newer::<dev::ListClients, _, _>(developer::list_clients)
     .open::<play::PingService, _, _>(player::ping)
     .open::<play::CreateUser, _, _>(player::create_user)
     .open::<play::CreateToken, _, _>(player::create_token)
@@ -228,9 +237,9 @@ pub fn router(app: App) -> Router {
     }
     router
         .fallback(|| async { Error::NoRoute })
+        .layer(middleware::from_fn_with_state(app.clone(), limit_body))
         .layer(middleware::from_fn_with_state(app.clone(), limits::check_address))
         .layer(cors::layer(&app.config.http_cors_origins))
-        .layer(middleware::from_fn_with_state(app.clone(), limit_body))
         .layer(middleware::from_fn(limit_time))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()

@@ -6,7 +6,7 @@ use omgservers_protocol::id::UserId;
 use omgservers_protocol::support::{CreateDeveloperAlias, CreatedUser};
 use omgservers_protocol::text::Text;
 use omgservers_protocol::token::Role;
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 
 use crate::address::Address;
@@ -149,21 +149,24 @@ async fn set_password(
 ) -> Result<()> {
     let mut tx = app.db.begin(user.get()).await?;
     // Of two changes at once one wins: the other knew a password that is no longer the old one.
-    let done = sqlx::query(
+    let epoch: Option<i64> = sqlx::query_scalar(
         "update account set password_hash = $2, epoch = epoch + 1 \
-         where id = $1 and deleted is null and epoch = coalesce($3, epoch)",
+         where id = $1 and deleted is null and epoch = coalesce($3, epoch) returning epoch",
     )
     .bind(user)
     .bind(hash)
     .bind(epoch)
-    .execute(&mut *tx)
+    .fetch_optional(&mut *tx)
     .await?;
-    if done.rows_affected() == 0 {
-        return Err(Error::WrongCredentials("the password was changed in the meantime"));
+    let epoch = epoch.ok_or(Error::WrongCredentials("the password was changed in the meantime"))?;
+    // Operators and developers only: what players do is not theirs to read.
+    if by.role != Role::Player {
+        audit::note(app, &mut tx, by, operation, None, user, None).await?;
     }
-    audit::note(app, &mut tx, by, operation, None, user, None).await?;
     event::append(&mut tx, Kind::Account, user.get()).await?;
-    tx.commit().await
+    tx.commit().await?;
+    revocation::publish_now(app, user.get(), epoch).await;
+    Ok(())
 }
 
 pub async fn delete_developer(app: &App, by: &Actor, user: UserId) -> Result<Deleted> {
@@ -179,6 +182,9 @@ pub async fn delete_developer(app: &App, by: &Actor, user: UserId) -> Result<Del
         event::append(&mut tx, Kind::Account, user.get()).await?;
     }
     tx.commit().await?;
+    if deleted {
+        revocation::publish_now(app, user.get(), revocation::ALL).await;
+    }
     Ok(Deleted { deleted })
 }
 
@@ -235,24 +241,32 @@ pub async fn create_developer_alias(app: &App, by: &Actor, call: CreateDeveloper
         Some(value),
     )
     .await?;
-    tx.commit().await
+    tx.commit().await?;
+    // A deletion may have come between: whoever removes the names looks again.
+    if let Err(Error::UserDeleted) = find(app, call.user_id).await {
+        let mut tx = app.db.begin(call.user_id.get()).await?;
+        event::append(&mut tx, Kind::Account, call.user_id.get()).await?;
+        tx.commit().await?;
+    }
+    Ok(())
 }
 
 /// Users of one role, or of all.
 pub async fn list(app: &App, role: Option<Role>, paging: &Paging) -> Result<Page<User>> {
-    let role = role.map(Role::as_str);
+    // Written out, so that the few who are no players are found by an index of their own.
+    let of_role = role.map_or(String::new(), |role| format!("and role = '{}'", role.as_str()));
+    let query: std::sync::Arc<str> = format!(
+        "select id, role, created, deleted is not null from account where id > $1 {of_role} order by id limit $2"
+    )
+    .into();
     let mut walk = Walk::new(app, paging)?;
     while let Some(part) = walk.part() {
         let mut tx = app.db.begin_in(part.shard).await?;
-        let rows: Vec<(UserId, String, OffsetDateTime, bool)> = sqlx::query_as(
-            "select id, role, created, deleted is not null from account \
-             where id > $1 and role = coalesce($2, role) order by id limit $3",
-        )
-        .bind(part.after)
-        .bind(role)
-        .bind(part.limit)
-        .fetch_all(&mut *tx)
-        .await?;
+        let rows: Vec<(UserId, String, OffsetDateTime, bool)> = sqlx::query_as(AssertSqlSafe(query.clone()))
+            .bind(part.after)
+            .bind(part.limit)
+            .fetch_all(&mut *tx)
+            .await?;
         let user = |(id, role, created, deleted): (UserId, String, OffsetDateTime, bool)| User {
             id,
             role,

@@ -13,6 +13,9 @@ use crate::db::Tx;
 use crate::entity::timestamp;
 use crate::error::{Error, Result, constraint};
 
+/// Names of one entity.
+const ALIASES_MAX: i64 = 16;
+
 /// What a name is unique among.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -55,8 +58,9 @@ impl Scope {
 
 /// Gives an entity a name. The caller's transaction must be in the shard of the scope's key.
 pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i64, value: &str) -> Result<()> {
-    sqlx::query(
-        "insert into alias (id, qualifier, shard_key, uniqueness_group, entity_id, value) values ($1, $2, $3, $4, $5, $6)",
+    let done = sqlx::query(
+        "insert into alias (id, qualifier, shard_key, uniqueness_group, entity_id, value) select $1, $2, $3, $4, $5, $6 \
+         where (select count(*) from alias where entity_id = $5) < $7",
     )
     .bind(id)
     .bind(scope.qualifier())
@@ -64,13 +68,17 @@ pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i6
     .bind(scope.group())
     .bind(entity)
     .bind(value)
+    .bind(ALIASES_MAX)
     .execute(db)
     .await
     .map_err(|cause| match constraint(&cause) {
         Some("alias_taken") => Error::Conflict(format!("the alias `{value}` is taken")),
         _ => cause.into(),
     })?;
-    Ok(())
+    match done.rows_affected() {
+        0 => Err(Error::Conflict(format!("it has {ALIASES_MAX} aliases already"))),
+        _ => Ok(()),
+    }
 }
 
 /// Takes away every name of an entity.
@@ -119,10 +127,13 @@ async fn resolve(app: &App, scope: Scope, kind: &'static str, text: &Text) -> Re
     if let Some(id) = text.as_id() {
         return Ok(id);
     }
+    let unknown = || Error::not_found(kind, text);
+    // Postgres knows no zero bytes.
+    if text.as_str().contains('\0') {
+        return Err(unknown());
+    }
     let mut tx = app.db.begin(scope.key()).await?;
-    find(&mut tx, scope, text.as_str())
-        .await?
-        .ok_or_else(|| Error::not_found(kind, text))
+    find(&mut tx, scope, text.as_str()).await?.ok_or_else(unknown)
 }
 
 /// The same within a transaction in the tenant's shard.

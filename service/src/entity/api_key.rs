@@ -61,7 +61,7 @@ pub async fn create(app: &App, by: &Actor, call: CreateApiKey) -> Result<Created
         let mut tx = app.db.begin(tenant.get()).await?;
         let is_member = tenant::is_member(&mut tx, tenant, by.user_id).await?;
         if !is_member {
-            return Err(Error::Forbidden(format!("there is no permission on tenant `{tenant}`")));
+            return Err(Error::not_found("tenant", &call.tenant));
         }
         match &call.project {
             None => None,
@@ -174,6 +174,9 @@ pub async fn delete(app: &App, by: &Actor, id: ApiKeyId) -> Result<Deleted> {
         event::append(&mut tx, Kind::ApiKey, id.get()).await?;
     }
     tx.commit().await?;
+    if tenant.is_some() {
+        revocation::publish_now(app, id.get(), revocation::ALL).await;
+    }
     Ok(Deleted {
         deleted: tenant.is_some(),
     })
@@ -211,6 +214,7 @@ pub async fn changed(app: &App, shard: Shard, id: ApiKeyId) -> Result<()> {
 }
 
 pub async fn list(app: &App, by: &Actor, call: ListApiKeys) -> Result<Page<ApiKey>> {
+    by.require_person()?;
     let window = Window::new(&call.paging)?;
     type Row = (
         ApiKeyId,

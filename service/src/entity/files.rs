@@ -1,8 +1,11 @@
 //! Archives of a version's files, from which an image is to be built.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
 use omgservers_protocol::call::Page;
 use omgservers_protocol::developer as dev;
-use omgservers_protocol::id::FilesArchiveId;
+use omgservers_protocol::id::{FilesArchiveId, UserId};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
@@ -13,6 +16,41 @@ use crate::entity::{alias, audit, timestamp, version};
 use crate::error::{Error, Result};
 use crate::principal::Actor;
 use crate::zip_check;
+
+/// Archives on their way to one instance at a time: each may take 32 MB of memory.
+const UPLOADS_MAX: usize = 4;
+/// Archives of one version.
+const ARCHIVES_MAX: i64 = 16;
+
+/// Who is uploading: a few at a time, and nobody twice, so that no one keeps all others waiting.
+#[derive(Debug, Default)]
+pub struct Uploads(Mutex<HashSet<UserId>>);
+
+/// Lasts as long as an upload.
+pub struct Upload<'a> {
+    of: &'a Uploads,
+    user: UserId,
+}
+
+impl Uploads {
+    pub fn begin(&self, user: UserId) -> Result<Upload<'_>> {
+        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len() == UPLOADS_MAX && !users.contains(&user) {
+            return Err(Error::Unavailable("too many archives are on their way, try again"));
+        }
+        match users.insert(user) {
+            true => Ok(Upload { of: self, user }),
+            false => Err(Error::Unavailable("another archive of yours is on its way, try again")),
+        }
+    }
+}
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        let mut users = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        users.remove(&self.user);
+    }
+}
 
 /// Whether the caller may upload at all, before the archive is read.
 pub async fn check(app: &App, by: &Actor, call: &dev::UploadFilesArchive) -> Result<()> {
@@ -55,6 +93,15 @@ pub async fn create(
     let files_archive_id: FilesArchiveId = app.ids.mint();
     let mut tx = app.db.begin(tenant.get()).await?;
     version::alive(&mut tx, tenant, call.version_id).await?;
+    let archives: i64 = sqlx::query_scalar("select count(*) from files_archive where version_id = $1")
+        .bind(call.version_id)
+        .fetch_one(&mut *tx)
+        .await?;
+    if archives >= ARCHIVES_MAX {
+        return Err(Error::Conflict(format!(
+            "the version has {ARCHIVES_MAX} archives already, create another version"
+        )));
+    }
     sqlx::query(
         "insert into files_archive (id, tenant_id, version_id, archive, bytes, files, sha256) values ($1, $2, $3, $4, $5, $6, $7)",
     )
@@ -118,4 +165,19 @@ pub async fn list(app: &App, by: &Actor, call: dev::ListFilesArchives) -> Result
             sha256,
         },
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_upload_at_a_time_and_nobody_twice() {
+        let uploads = Uploads::default();
+        let mut begun: Vec<_> = (0..4).map(|user| uploads.begin(UserId(user)).unwrap()).collect();
+        assert!(uploads.begin(UserId(0)).is_err() && uploads.begin(UserId(4)).is_err());
+        begun.remove(0);
+        assert!(uploads.begin(UserId(1)).is_err());
+        assert!(uploads.begin(UserId(4)).is_ok());
+    }
 }

@@ -13,9 +13,11 @@ use sqlx::PgConnection;
 
 use crate::App;
 use crate::db::{Shard, Tx};
+use crate::entity::permission::{On, Permission, require};
 use crate::entity::runtime::{self, State};
+use crate::entity::stage::Secrets;
 use crate::entity::{alias, audit, stage, venue};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, constraint};
 use crate::event::{self, Kind};
 use crate::principal::Actor;
 use crate::wake::News;
@@ -56,7 +58,11 @@ pub async fn start(app: &App, by: &Actor, call: dev::StartLocalRun) -> Result<de
     .bind(by.user_id)
     .bind(LEASE_S)
     .execute(&mut *tx)
-    .await?;
+    .await
+    .map_err(|cause| match constraint(&cause) {
+        Some("local_run_once") => Error::Conflict("this stage has just been taken by another machine".into()),
+        _ => cause.into(),
+    })?;
     audit::note(app, &mut tx, by, "start-local-run", Some(tenant), stage, None).await?;
     tx.commit().await?;
     restart(app, tenant, stage).await?;
@@ -86,15 +92,18 @@ async fn restart(app: &App, tenant: TenantId, stage: StageId) -> Result<()> {
     Ok(())
 }
 
-/// The caller's run. Somebody else's is not found.
+/// The caller's run. Somebody else's is not found, and who may no longer deploy has none.
 async fn find(db: &mut PgConnection, by: &Actor, tenant: TenantId, run: LocalRunId) -> Result<StageId> {
-    sqlx::query_scalar("select stage_id from local_run where id = $1 and tenant_id = $2 and user_id = $3")
-        .bind(run)
-        .bind(tenant)
-        .bind(by.user_id)
-        .fetch_optional(db)
-        .await?
-        .ok_or_else(|| Error::not_found("run", run))
+    let stage: Option<StageId> =
+        sqlx::query_scalar("select stage_id from local_run where id = $1 and tenant_id = $2 and user_id = $3")
+            .bind(run)
+            .bind(tenant)
+            .bind(by.user_id)
+            .fetch_optional(&mut *db)
+            .await?;
+    let stage = stage.ok_or_else(|| Error::not_found("run", run))?;
+    require(db, by, tenant, On::Stage(stage), Permission::DEPLOYMENT_MANAGER).await?;
+    Ok(stage)
 }
 
 /// Hears what runs and what ended on the machine.
@@ -108,6 +117,9 @@ pub async fn hear(app: &App, by: &Actor, call: &dev::InterchangeLocalRun) -> Res
             .bind(LEASE_S)
             .execute(&mut *tx)
             .await?;
+        if call.restart {
+            audit::note(app, &mut tx, by, "restart-local-run", Some(tenant), stage, None).await?;
+        }
         tx.commit().await?;
         stage
     };
@@ -164,7 +176,9 @@ pub async fn wanted(
                     continue;
                 };
                 generation = begun;
-                let variables = runtime::environment(app, &view, password, &app.config.server_uri).await?;
+                // A machine is a person's: whoever sets a secret does not let others read it.
+                let url = &app.config.server_uri;
+                let variables = runtime::environment(app, &view, password, url, Secrets::Kept).await?;
                 environment = Some(
                     variables
                         .into_iter()

@@ -79,8 +79,8 @@ impl Permission {
     }
 }
 
-/// Refuses unless it is support, or a developer with the permission whose key, if it is one, is good for this too.
-/// The caller's transaction must be in the tenant's shard.
+/// Refuses unless it is support, or a developer with the permission whose key, if it is one, is good for this too. Where
+/// others are hidden, there is nothing in a tenant of which the caller is no part. The caller's transaction must be in the tenant's shard.
 pub async fn require(
     db: &mut PgConnection,
     by: &Actor,
@@ -88,6 +88,31 @@ pub async fn require(
     on: On,
     permission: Permission,
 ) -> Result<()> {
+    let checked = check(db, by, tenant, on, permission).await;
+    match checked {
+        Ok(()) if by.role == Role::Support && by.hides_others => exists(db, tenant, on).await,
+        Err(Error::Forbidden(_)) if by.hides_others && !belongs(db, by, tenant).await? => {
+            Err(Error::not_found("tenant", tenant))
+        }
+        checked => checked,
+    }
+}
+
+/// Whether the caller may do anything in the tenant.
+async fn belongs(db: &mut PgConnection, by: &Actor, tenant: TenantId) -> Result<bool> {
+    Ok(by.key.as_ref().is_none_or(|key| key.tenant == tenant) && tenant::is_member(db, tenant, by.user_id).await?)
+}
+
+/// Passes what there is, deleted or not.
+async fn exists(db: &mut PgConnection, tenant: TenantId, on: On) -> Result<()> {
+    match on {
+        On::Tenant(tenant) => tenant::find(db, tenant).await.map(|_| ()),
+        On::Project(project) => project::find(db, tenant, project).await.map(|_| ()),
+        On::Stage(stage) => stage::project_of(db, tenant, stage).await.map(|_| ()),
+    }
+}
+
+async fn check(db: &mut PgConnection, by: &Actor, tenant: TenantId, on: On, permission: Permission) -> Result<()> {
     if by.role == Role::Support {
         return Ok(());
     }
@@ -124,7 +149,7 @@ pub async fn require(
     .bind(on.id())
     .bind(by.user_id)
     .bind(name)
-    .fetch_optional(db)
+    .fetch_optional(&mut *db)
     .await?;
     found
         .map(|_| ())
@@ -198,30 +223,24 @@ async fn take_back(
         .await?)
 }
 
-/// The tenant, project or stage that is named, and whether it is alive. Unknown ones are refused.
-async fn resolve(
-    app: &App,
-    tenant: &Text,
-    project: Option<&Text>,
-    stage: Option<&Text>,
-) -> Result<(Tx, TenantId, On, bool)> {
+/// The tenant, project or stage that is named, deleted or not. Unknown ones are refused.
+async fn resolve(app: &App, tenant: &Text, project: Option<&Text>, stage: Option<&Text>) -> Result<(Tx, TenantId, On)> {
     let tenant = alias::resolve_tenant(app, tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
-    let tenant_alive = tenant::find(&mut tx, tenant).await?.deleted.is_none();
+    tenant::find(&mut tx, tenant).await?;
     let Some(project) = project else {
-        return Ok((tx, tenant, On::Tenant(tenant), tenant_alive));
+        return Ok((tx, tenant, On::Tenant(tenant)));
     };
     let project = alias::resolve_project(&mut tx, tenant, project).await?;
-    let project_alive = project::find(&mut tx, tenant, project).await?.deleted.is_none();
+    project::find(&mut tx, tenant, project).await?;
     let Some(stage) = stage else {
-        return Ok((tx, tenant, On::Project(project), project_alive));
+        return Ok((tx, tenant, On::Project(project)));
     };
     let stage = alias::resolve_stage(&mut tx, tenant, project, stage).await?;
-    let row = stage::find(&mut tx, tenant, stage).await?;
-    if row.project_id != project {
+    if stage::project_of(&mut tx, tenant, stage).await? != project {
         return Err(Error::not_found("stage", stage));
     }
-    Ok((tx, tenant, On::Stage(stage), row.deleted.is_none()))
+    Ok((tx, tenant, On::Stage(stage)))
 }
 
 /// What a request names: the thing, the user and the permissions.
@@ -254,10 +273,19 @@ pub async fn create<P: Copy + Ord>(
 ) -> Result<CreatedPermissions<P>> {
     let set = wanted.set("permissions_to_create")?;
     account::exists(app, wanted.user).await?;
-    let (mut tx, tenant, on, alive) = resolve(app, wanted.tenant, wanted.project, wanted.stage).await?;
-    if !alive {
-        let created_permissions = Vec::new();
-        return Ok(CreatedPermissions { created_permissions });
+    let (mut tx, tenant, on) = resolve(app, wanted.tenant, wanted.project, wanted.stage).await?;
+    let alive = match on {
+        On::Tenant(tenant) => tenant::alive(&mut tx, tenant).await,
+        On::Project(project) => project::alive(&mut tx, tenant, project).await,
+        On::Stage(stage) => stage::alive(&mut tx, tenant, stage).await,
+    };
+    match alive {
+        Ok(()) => {}
+        Err(Error::ParentNotFound { .. }) => {
+            let created_permissions = Vec::new();
+            return Ok(CreatedPermissions { created_permissions });
+        }
+        Err(cause) => return Err(cause),
     }
     let names: Vec<_> = set.iter().map(|permission| name(*permission)).collect();
     let created = grant(app, &mut tx, tenant, on, wanted.user, &names).await?;
@@ -285,7 +313,7 @@ pub async fn delete<P: Copy + Ord>(
 ) -> Result<DeletedPermissions<P>> {
     let set = wanted.set("permissions_to_delete")?;
     account::exists(app, wanted.user).await?;
-    let (mut tx, tenant, on, _) = resolve(app, wanted.tenant, wanted.project, wanted.stage).await?;
+    let (mut tx, tenant, on) = resolve(app, wanted.tenant, wanted.project, wanted.stage).await?;
     let names: Vec<_> = set.iter().map(|permission| name(*permission)).collect();
     let deleted = take_back(&mut tx, tenant, on, wanted.user, &names).await?;
     if !deleted.is_empty() {

@@ -151,12 +151,12 @@ pub async fn place(app: &App, pool: PoolId, demand: &Demand, quotas: &Quotas, us
         return Ok(Place::On(host));
     }
     type Row = (HostId, i32, i32, i32);
-    // The lock makes placements of one pool queue up, so that a place is sold once.
+    // The lock makes placements of one pool queue up, so that a place is sold once and no quota passed: on all hosts, since
+    // another instance may reach others than this one.
     let rows: Vec<Row> = sqlx::query_as(
-        "select id, cpu_count, memory_mb, max_containers from host where pool_id = $1 and id = any($2) order by id for update",
+        "select id, cpu_count, memory_mb, max_containers from host where pool_id = $1 order by id for update",
     )
     .bind(pool)
-    .bind(usable)
     .fetch_all(&mut *tx)
     .await?;
     let placed: Vec<(HostId, TenantId, DeploymentId, i32, i32)> = sqlx::query_as(
@@ -174,6 +174,7 @@ pub async fn place(app: &App, pool: PoolId, demand: &Demand, quotas: &Quotas, us
     }
     let hosts: Vec<Host> = rows
         .into_iter()
+        .filter(|(id, ..)| usable.contains(id))
         .map(|(id, cpu_count, memory_mb, max_containers)| {
             let mut host = Host {
                 id,

@@ -76,18 +76,21 @@ pub async fn delete(app: &App, by: &Actor, call: dev::DeleteProject) -> Result<D
         .bind(project)
         .execute(&mut *tx)
         .await?;
+    // Support hears `false` of what never was, developers that it is not there.
+    if done.rows_affected() == 0 && by.role == Role::Developer {
+        find(&mut tx, tenant, project).await?;
+    }
     tenant::finish_delete(app, tx, by, tenant, "delete-project", project, done.rows_affected()).await
 }
 
 #[derive(sqlx::FromRow)]
 pub(super) struct ProjectRow {
     created: OffsetDateTime,
-    pub(super) deleted: Option<OffsetDateTime>,
 }
 
 /// A project of the tenant, deleted or not.
 pub(super) async fn find(db: &mut PgConnection, tenant: TenantId, id: ProjectId) -> Result<ProjectRow> {
-    sqlx::query_as("select created, deleted from project where tenant_id = $1 and id = $2")
+    sqlx::query_as("select created from project where tenant_id = $1 and id = $2")
         .bind(tenant)
         .bind(id)
         .fetch_optional(db)

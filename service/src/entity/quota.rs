@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use omgservers_protocol::audit::{InUse, Quotas, TenantQuotas, UsageRecord};
 use omgservers_protocol::call::{Page, Paging};
@@ -102,14 +103,11 @@ async fn players(app: &App, tenant: TenantId) -> Result<u32> {
 /// Refuses one more player than the tenant may have. Counted once a second: those who come in the same second at other
 /// instances are not seen.
 pub async fn admit_player(app: &App, tenant: TenantId, max: u32) -> Result<()> {
-    let count = match app.player_counts.get(&tenant) {
-        Some(count) => count,
-        None => {
-            let count = Arc::new(AtomicU32::new(players(app, tenant).await?));
-            app.player_counts.insert(tenant, count.clone());
-            count
-        }
-    };
+    // Of those who come at once one counts, and the others wait for it.
+    let count = app.player_counts.get_with(tenant, Arc::default);
+    let count = count
+        .get_or_try_init(async || players(app, tenant).await.map(AtomicU32::new))
+        .await?;
     let admitted = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |players| {
         (players < max).then_some(players + 1)
     });
@@ -152,6 +150,13 @@ pub async fn list_usage(app: &App, by: &Actor, named: &Text, paging: &Paging) ->
             }
         },
     ))
+}
+
+/// How long the interval lasts that is running now.
+pub fn until_next_interval(app: &App) -> Duration {
+    let interval_ms = app.config.usage_interval.as_millis().max(1_000);
+    let into_ms = u128::try_from(now_ms()).unwrap_or(0) % interval_ms;
+    Duration::from_millis(u64::try_from(interval_ms - into_ms).unwrap_or(u64::MAX))
 }
 
 /// Counts one interval of everything that runs and everybody who plays now. Several instances may do it at once: each

@@ -14,6 +14,7 @@ use time::OffsetDateTime;
 use crate::address::Address;
 use crate::db::{Shard, Tx};
 use crate::entity::cell::{SeatView, WantedRuntime};
+use crate::entity::stage::Secrets;
 use crate::entity::{stage, timestamp, version};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
@@ -187,8 +188,9 @@ pub async fn environment(
     view: &RuntimeView,
     password: String,
     service_url: &str,
+    secrets: Secrets,
 ) -> Result<Vec<(String, String)>> {
-    let mut variables = stage::environment(app, view.tenant_id, view.stage_id).await?;
+    let mut variables = stage::environment(app, view.tenant_id, view.stage_id, secrets).await?;
     let own = [
         ("OMGSERVERS_RUNTIME_ID", view.id.to_string()),
         ("OMGSERVERS_PASSWORD", password),

@@ -60,7 +60,6 @@ pub(super) async fn insert(db: &mut PgConnection, id: StageId, tenant: TenantId,
 pub(super) struct StageRow {
     pub(super) project_id: ProjectId,
     created: OffsetDateTime,
-    pub(super) deleted: Option<OffsetDateTime>,
     maintenance: Option<String>,
     maintenance_since: Option<OffsetDateTime>,
 }
@@ -68,7 +67,7 @@ pub(super) struct StageRow {
 /// A stage of the tenant, deleted or not.
 pub(super) async fn find(db: &mut PgConnection, tenant: TenantId, id: StageId) -> Result<StageRow> {
     sqlx::query_as(
-        "select project_id, created, deleted, maintenance, maintenance_since from stage where tenant_id = $1 and id = $2",
+        "select project_id, created, maintenance, maintenance_since from stage where tenant_id = $1 and id = $2",
     )
     .bind(tenant)
     .bind(id)
@@ -125,6 +124,10 @@ pub async fn delete(app: &App, by: &Actor, call: dev::DeleteStage) -> Result<Del
     .bind(stage)
     .execute(&mut *tx)
     .await?;
+    // Support hears `false` of what never was, developers that it is not there.
+    if done.rows_affected() == 0 && by.role == Role::Developer && project_of(&mut tx, tenant, stage).await? != project {
+        return Err(Error::not_found("stage", stage));
+    }
     tenant::finish_delete(app, tx, by, tenant, "delete-stage", stage, done.rows_affected()).await
 }
 
@@ -386,14 +389,28 @@ pub async fn list_variables(app: &App, by: &Actor, call: dev::ListStageVariables
     Ok(Page { items, next_page_token })
 }
 
+/// Whether somebody gets the secrets among a stage's variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    Told,
+    Kept,
+}
+
 /// The variables of a stage as its runtimes get them.
-pub async fn environment(app: &App, tenant: TenantId, stage: StageId) -> Result<Vec<(String, String)>> {
+pub async fn environment(
+    app: &App,
+    tenant: TenantId,
+    stage: StageId,
+    secrets: Secrets,
+) -> Result<Vec<(String, String)>> {
     let mut tx = app.db.begin(tenant.get()).await?;
-    let rows: Vec<(String, Option<String>, Option<Vec<u8>>)> =
-        sqlx::query_as("select name, value, sealed from stage_variable where stage_id = $1 order by name")
-            .bind(stage)
-            .fetch_all(&mut *tx)
-            .await?;
+    let rows: Vec<(String, Option<String>, Option<Vec<u8>>)> = sqlx::query_as(
+        "select name, value, sealed from stage_variable where stage_id = $1 and (sealed is null or $2) order by name",
+    )
+    .bind(stage)
+    .bind(secrets == Secrets::Told)
+    .fetch_all(&mut *tx)
+    .await?;
     rows.into_iter()
         .map(|(name, value, sealed)| match (value, sealed) {
             (Some(value), _) => Ok((name, value)),

@@ -190,10 +190,14 @@ pub async fn purge(app: &App, shard: Shard) -> Result<bool> {
     }
     account::purge(&mut tx, after_s, BATCH).await?;
     audit::purge(&mut tx, app.config.audit_retention_days).await?;
-    sqlx::query("delete from usage where day < current_date - $1::int")
-        .bind(i32::try_from(app.config.audit_retention_days).unwrap_or(i32::MAX))
-        .execute(&mut *tx)
-        .await?;
+    let done = sqlx::query(
+        "delete from usage where (tenant_id, day) in (select tenant_id, day from usage where day < current_date - $1::int limit $2)",
+    )
+    .bind(i32::try_from(app.config.audit_retention_days).unwrap_or(i32::MAX))
+    .bind(BATCH)
+    .execute(&mut *tx)
+    .await?;
+    more |= done.rows_affected() == BATCH.unsigned_abs();
     tx.commit().await?;
     purge_tenants(app, shard, after_s).await?;
     Ok(more)

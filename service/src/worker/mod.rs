@@ -22,10 +22,10 @@ pub use hosts::Hosts;
 use crate::App;
 use crate::entity::{account, api_key, audit, local_run, venue};
 use crate::error::Result;
-use crate::event::Kind;
+use crate::event::{Kind, LANES};
 use crate::wake::Job;
 
-/// Jobs at the same time on this instance.
+/// Jobs at the same time on this instance, of each lane.
 const JOBS_MAX: usize = 32;
 /// A lease that is not renewed is free after this time.
 const LEASE_S: i32 = 5;
@@ -37,15 +37,19 @@ const RETRY_MAX_S: f64 = 30.0;
 pub type Again = Option<Duration>;
 
 /// Starts everything that works in the background, as far as this instance shall.
-pub fn start(app: &App, jobs: mpsc::Receiver<Job>, stop: &CancellationToken, tasks: &TaskTracker) {
+pub fn start(app: &App, jobs: [mpsc::Receiver<Job>; LANES], stop: &CancellationToken, tasks: &TaskTracker) {
     // Whoever called here must not count as silent elsewhere.
     tasks.spawn(sweep::flush_activity(app.clone(), stop.clone()));
     if !app.config.relay_job_enabled {
         tracing::info!("this instance answers calls and leaves the work to others");
-        tasks.spawn(ignore_jobs(jobs, stop.clone()));
+        for lane in jobs {
+            tasks.spawn(ignore_jobs(lane, stop.clone()));
+        }
         return;
     }
-    tasks.spawn(take_jobs(app.clone(), jobs, stop.clone(), tasks.clone()));
+    for lane in jobs {
+        tasks.spawn(take_jobs(app.clone(), lane, stop.clone(), tasks.clone()));
+    }
     if app.config.scheduler_job_enabled {
         tasks.spawn(sweep::run(app.clone(), stop.clone()));
         tasks.spawn(sweep::purge(app.clone(), stop.clone()));

@@ -11,6 +11,7 @@ use crate::db::Shard;
 use crate::entity::cell::{self, RuntimeNews};
 use crate::entity::pool::{self, Place};
 use crate::entity::runtime::{self, RuntimeView, State};
+use crate::entity::stage::Secrets;
 use crate::entity::{local_run, quota, version};
 use crate::error::Result;
 use crate::host::{HostError, Progress, RunSpec};
@@ -130,7 +131,10 @@ async fn start(app: &App, view: &RuntimeView) -> Result<Again> {
         runtime_id: view.id.get(),
         generation,
         image: view.image.clone(),
-        environment: runtime::environment(app, view, password, app.config.runtimes_service_url()).await?,
+        environment: {
+            let url = app.config.runtimes_service_url();
+            runtime::environment(app, view, password, url, Secrets::Told).await?
+        },
         cpu_limit: u32::try_from(view.cpu_limit).unwrap_or(0),
         memory_limit_mb: u32::try_from(view.memory_limit).unwrap_or(0),
         labels: [

@@ -113,7 +113,7 @@ pub(super) async fn count_usage(app: App, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(app.config.usage_interval) => {}
+            () = tokio::time::sleep(quota::until_next_interval(&app)) => {}
         }
         if let Err(cause) = quota::count_usage(&app).await {
             tracing::warn!(error = %cause, "what is used could not be written down");
