@@ -336,12 +336,14 @@ pub(crate) struct Init {
     pub(crate) from: Option<PathBuf>,
 }
 
+/// Arguments of the program stand behind `--`, so that one word before it is the program and four are a stage and the
+/// program.
 #[derive(Args)]
+#[command(override_usage = "omgctl developer run [OPTIONS] [TENANT PROJECT STAGE] <PROGRAM> [-- <ARGUMENTS>...]")]
 pub(crate) struct Run {
-    #[command(flatten)]
-    pub(crate) stage: Stage,
-    /// The program
-    pub(crate) program: PathBuf,
+    /// The program; before it tenant, project and stage, by id or name, unless they are those that are stored
+    #[arg(required = true, num_args = 1..=4, value_name = "PROGRAM")]
+    pub(crate) words: Vec<OsString>,
     /// Deploy a new version with this config, a JSON file; `-` reads it from stdin
     #[arg(long, visible_alias = "from", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

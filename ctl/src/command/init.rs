@@ -62,7 +62,7 @@ pub(super) async fn run(context: &mut Context, init: Init) -> Result {
             format!("{tenant}/{project}/{stage} is ready for developer {user}."),
             String::new(),
             "While you write the game:".to_owned(),
-            format!("  omgctl developer run {tenant} {project} {stage} ./my-server"),
+            "  omgctl developer run ./my-server".to_owned(),
             "To deploy it:".to_owned(),
         ];
         let created = version.map(|version| version.to_string());

@@ -5,6 +5,7 @@ mod children;
 mod watch;
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use omgservers_protocol::developer::{
     InterchangedLocalRun, LocalEnd, LocalStart, StartLocalRun, StopLocalRun,
 };
 use omgservers_protocol::id::LocalRunId;
+use omgservers_protocol::text::{TEXT_CONSTRAINT, Text};
 use tokio::time::Instant;
 
 use self::children::{Children, End, Program, name, start_of};
@@ -51,11 +53,11 @@ const LOCAL_IMAGE: &str = "local://";
 
 pub(crate) async fn run(context: &mut Context, arguments: Run) -> Result {
     let Run {
-        stage,
-        program,
+        words,
         config,
         arguments,
     } = arguments;
+    let (stage, program) = stage_and_program(context, words)?;
     let config = config.as_deref().map(input::version_config).transpose()?;
     let path = find(&program)?;
     let mut signals = Signals::listen()?;
@@ -95,6 +97,31 @@ pub(crate) async fn run(context: &mut Context, arguments: Run) -> Result {
     .await;
     session.stop(&mut signals).await;
     result
+}
+
+/// The given stage, or the stored one when only a program is given.
+fn stage_and_program(context: &Context, words: Vec<OsString>) -> Result<(Stage, PathBuf)> {
+    let name = |word: &OsString| {
+        let name = word.to_str().and_then(Text::new);
+        name.ok_or_else(|| Failure::usage(format!("`{}`: {TEXT_CONSTRAINT}", word.display())))
+    };
+    let stored = |variable: &str| {
+        context.state.get(variable).and_then(Text::new).ok_or_else(|| {
+            Failure::refused(format!("no {} is stored", variable.to_lowercase())).hint(
+                "`omgctl developer init TENANT PROJECT` stores tenant, project and stage; \
+                 `omgctl developer run TENANT PROJECT STAGE PROGRAM` names them",
+            )
+        })
+    };
+    let (tenant, project, stage, program) = match words.as_slice() {
+        [program] => (stored("TENANT")?, stored("PROJECT")?, stored("STAGE")?, program),
+        [tenant, project, stage, program] => (name(tenant)?, name(project)?, name(stage)?, program),
+        _ => {
+            return Err(Failure::usage("expected PROGRAM or TENANT PROJECT STAGE PROGRAM")
+                .hint("arguments of the program stand behind `--`"));
+        }
+    };
+    Ok((Stage { tenant, project, stage }, PathBuf::from(program)))
 }
 
 /// Where the program is, if it can be run.

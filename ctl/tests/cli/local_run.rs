@@ -86,15 +86,17 @@ struct Session {
 }
 
 impl Session {
+    /// As somebody who was given a stage by `developer init`.
     fn start(program: &str, more: &[&str]) -> Self {
         let setting = setting();
         let folder = setting.folder.path();
-        run(folder, "developer useCredentials 700 developer-password");
+        run(folder, "support useCredentials support support");
+        run(folder, "developer init acme hello");
         build(folder, program);
         let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
         let file = |path: &Path| Stdio::from(std::fs::File::create(path).unwrap());
         let child = omgctl(folder)
-            .args(["developer", "run", "100", "200", "300", "./server"])
+            .args(["developer", "run", "./server"])
             .args(more)
             .env("PATH", "/usr/bin:/bin")
             .env("NOT_FOR_THEM", "secret")
@@ -317,6 +319,9 @@ fn a_config_is_always_deployed_and_what_cannot_run_is_refused() {
     build(folder, SERVER);
     transcript.run_all(
         "
+        developer run ./server
+        developer run 100 200 ./server
+        developer run 100 200 300 ./server surplus
         developer run 100 200 300 ./nowhere
         developer run 100 200 300 ./data
         developer run 100 200 300 ./server --config broken.json
