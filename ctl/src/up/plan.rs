@@ -12,6 +12,9 @@ use super::log::Log;
 use super::part::Part;
 use crate::failure::{Failure, Result};
 
+/// The public address.
+const SERVER_URI: &str = "OMGSERVERS_SERVER_URI";
+
 /// Service and dispatcher, in the order in which they are started.
 pub(super) fn parts(up: &Up, folder: &Folder, secrets: &Secrets, host: &Host) -> Result<[Part; 2]> {
     let programs = programs(up)?;
@@ -61,7 +64,6 @@ fn service_environment(
         ("OMGSERVERS_HTTP_PORT", up.service_port.to_string()),
         ("OMGSERVERS_MANAGEMENT_PORT", up.service_management_port.to_string()),
         ("OMGSERVERS_DATA_DIRECTORY", text(folder.path())?),
-        ("OMGSERVERS_SERVER_URI", format!("http://localhost:{}", up.port)),
         ("OMGSERVERS_BOOTSTRAP_ENABLED", "true".to_owned()),
         ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD", secrets.admin.clone()),
         ("OMGSERVERS_BOOTSTRAP_SUPPORT_USER_PASSWORD", secrets.support.clone()),
@@ -92,6 +94,10 @@ fn service_environment(
         // Nothing is left behind but the data folder.
         ("OMGSERVERS_RUNTIMES_STOP_AT_EXIT", "true".to_owned()),
     ];
+    // Whoever runs this for others says how they reach it.
+    if std::env::var_os(SERVER_URI).is_none_or(|uri| uri.is_empty()) {
+        environment.push((SERVER_URI, format!("http://localhost:{}", up.port)));
+    }
     if let Some(web) = &up.web {
         let found = std::fs::canonicalize(web)
             .ok()

@@ -272,6 +272,27 @@ fn a_part_that_cannot_start_is_told_with_its_last_words() {
 }
 
 #[test]
+fn a_public_address_in_the_environment_is_kept() {
+    let machine = Machine::new();
+    part::write_program(
+        machine.path(),
+        "service",
+        "#!/bin/sh\necho \"at $OMGSERVERS_SERVER_URI\" >&2\nexit 3\n",
+    );
+    let own = format!("http://localhost:{}", machine.ports[0]);
+    for (inherited, uri) in [
+        (None, own.as_str()),
+        (Some(""), &own),
+        (Some("https://play.test"), "https://play.test"),
+    ] {
+        let mut command = machine.command();
+        command.envs(inherited.map(|uri| ("OMGSERVERS_SERVER_URI", uri)));
+        let said = text(&answer(command, "").stderr);
+        assert!(said.contains(&format!("| at {uri}\n")), "{said}");
+    }
+}
+
+#[test]
 fn a_game_is_deployed_once_and_again_only_when_it_has_changed() {
     let machine = Machine::new();
     let game = machine.path().join("game");
