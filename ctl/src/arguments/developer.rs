@@ -20,6 +20,8 @@ pub(crate) enum Developer {
     /// Make tenant, project, stage and developer as far as they are missing, with the stored login of support
     Init(Init),
     /// Run a program of this machine as the game servers of a stage, and again whenever it changes
+    ///
+    /// It gets your environment and the variables of the stage, but not the stage's secrets: set them in your environment.
     Run(Run),
     #[command(flatten)]
     Key(KeyCommand),

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::leash;
 use crate::output::Output;
 use crate::process::Process;
+use crate::state::PREFIX;
 
 /// How long a game server may take to stop by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<OsString>,
+    /// The installation as this machine reaches it; what its hosts would be told may not lead there from here.
+    pub(super) service_url: String,
 }
 
 pub(super) struct Children {
@@ -98,12 +101,14 @@ impl Children {
         environment: &BTreeMap<String, Secret>,
     ) -> anyhow::Result<String> {
         let name = name(runtime);
-        let own = ["PATH", "HOME"].map(|name| (name, std::env::var_os(name)));
+        // What is ours is not theirs: credentials may be in it.
+        let own = std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
         let mut child = leash::command(&self.program.path)
             .args(&self.program.arguments)
             .env_clear()
-            .envs(own.into_iter().filter_map(|(name, value)| Some((name, value?))))
+            .envs(own)
             .envs(environment.iter().map(|(name, value)| (name, value.as_str())))
+            .env("OMGSERVERS_SERVICE_URL", &self.program.service_url)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

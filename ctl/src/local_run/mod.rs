@@ -69,10 +69,18 @@ pub(crate) async fn run(context: &mut Context, arguments: Run) -> Result {
         "The game servers of {place} run here: {}",
         program.display()
     ));
+    let client = context.client_of(ROLE)?;
     let mut session = Session {
-        client: context.client_of(ROLE)?,
         watch: Watch::new(Fingerprint::of(&path)),
-        children: Children::new(Program { path, arguments }, output),
+        children: Children::new(
+            Program {
+                path,
+                arguments,
+                service_url: client.base().to_owned(),
+            },
+            output,
+        ),
+        client,
         context,
         stage,
         program,

@@ -57,7 +57,11 @@ pub(crate) mod stand_in {
         let wanted = runtimes.as_array().unwrap().iter().map(|runtime| {
             let start = json!({"runtime_id": runtime["runtime_id"], "generation": runtime["generation"]});
             let runs = call["running"].as_array().unwrap().contains(&start);
-            let environment = json!({"OMGSERVERS_RUNTIME_ID": runtime["runtime_id"], "GENERATION": runtime["generation"].to_string()});
+            let environment = json!({
+                "OMGSERVERS_RUNTIME_ID": runtime["runtime_id"],
+                "OMGSERVERS_SERVICE_URL": "http://only-the-hosts-know:8080",
+                "GENERATION": runtime["generation"].to_string(),
+            });
             let mut runtime = runtime.clone();
             runtime["environment"] = if runs { json!(null) } else { environment };
             runtime
@@ -99,7 +103,9 @@ impl Session {
             .args(["developer", "run", "./server"])
             .args(more)
             .env("PATH", "/usr/bin:/bin")
-            .env("NOT_FOR_THEM", "secret")
+            .env("OWN", "own")
+            .env("GENERATION", "0")
+            .env("OMGSERVERSCTL_NOT_FOR_THEM", "secret")
             .stdout(file(&stdout))
             .stderr(file(&stderr))
             .spawn()
@@ -191,7 +197,7 @@ fn build(folder: &Path, script: &str) {
     std::fs::rename(&new, folder.join("server")).unwrap();
 }
 
-const SERVER: &str = "echo \"first $1 $OMGSERVERS_RUNTIME_ID.$GENERATION$NOT_FOR_THEM\"\nexec sleep 1000";
+const SERVER: &str = "echo \"first $1 $OMGSERVERS_RUNTIME_ID.$GENERATION\"\nexec sleep 1000";
 
 fn lobby(id: &str) -> Value {
     json!({"runtime_id": id, "generation": 1, "qualifier": "LOBBY"})
@@ -234,6 +240,18 @@ fn what_the_service_wants_runs_here_and_a_new_build_replaces_it() {
     assert!(session.service().read().contains_key("stopped"));
     let log = run(&folder, "logs");
     assert!(log.contains("start-local-run") && !log.contains("interchange-local-run"));
+}
+
+#[test]
+fn game_servers_have_the_environment_of_whoever_runs_them_and_of_the_platform() {
+    let mut session = Session::start(
+        "echo $OWN $GENERATION $OMGSERVERS_SERVICE_URL $OMGSERVERSCTL_NOT_FOR_THEM\nexec sleep 1000",
+        &[],
+    );
+    session.want(json!([lobby("1")]));
+    let url = run(session.setting.folder.path(), "get SERVICE_URL");
+    session.wait_for_line(&format!("lobby_1 | own 1 {url}"));
+    assert_eq!(session.stop("INT"), Some(0));
 }
 
 #[test]
