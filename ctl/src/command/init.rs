@@ -201,7 +201,7 @@ async fn id_of(context: &Context, user: &Text) -> Result<UserId> {
         .ok_or_else(|| Failure::refused(format!("there is no developer called {user}")))
 }
 
-fn is_called(id: impl Display, aliases: &[Alias], name: &Text) -> bool {
+pub(super) fn is_called(id: impl Display, aliases: &[Alias], name: &Text) -> bool {
     id.to_string() == name.as_str() || aliases.iter().any(|alias| alias.value == name.as_str())
 }
 

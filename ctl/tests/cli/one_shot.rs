@@ -40,14 +40,28 @@ fn somebody_is_invited_with_everything_that_is_needed() {
     let mut setting = setting();
     let folder = setting.folder.path().to_owned();
     run(&folder, "support useCredentials support support");
-    let transcript = &mut setting.transcript;
-    transcript.run("support inviteDeveloper nobody");
-    assert!(
-        !setting.service.calls().contains(&"support create-developer".to_owned()),
-        "a wrong name leaves nobody behind"
-    );
     run(&folder, "developer init acme hello");
+    let count = |call: &str| setting.service.calls().iter().filter(|made| *made == call).count();
+    let before = count("support create-developer");
     let transcript = &mut setting.transcript;
+    transcript.run_all(
+        "
+        support inviteDeveloper nobody
+        support inviteDeveloper 999
+        support inviteDeveloper acme --project 999
+        support inviteDeveloper acme --project hello --stage nowhere
+        ",
+    );
+    assert_eq!(count("support create-developer"), before, "a wrong name makes nobody");
+    run(&folder, "support createStageAlias acme 300 deleted");
+    transcript.run_all(
+        "
+        support inviteDeveloper acme --name taken
+        support inviteDeveloper acme --project hello --stage deleted
+        ",
+    );
+    assert_eq!(count("support create-developer"), before + 2);
+    assert_eq!(count("support delete-developer"), 2, "nobody is left behind");
     transcript.run_all(
         "
         support inviteDeveloper acme

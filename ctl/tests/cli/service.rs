@@ -212,11 +212,14 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
         "create-developer" => json!({"user_id": "700", "password": "developer-password"}),
         operation if operation.ends_with("-permissions") && operation.starts_with("create-") => {
             // Whoever has the number 701 has everything already.
-            let has = call["user_id"] == "701";
+            let has = call["user_id"] == "701" || call["stage"] == "deleted";
             json!({"created_permissions": if has { json!([]) } else { call["permissions_to_create"].clone() }})
         }
         operation if operation.ends_with("-permissions") && operation.starts_with("delete-") => {
             json!({"deleted_permissions": call["permissions_to_delete"]})
+        }
+        "get-tenant-quotas" if call["tenant"] == "999" => {
+            return Err((404, "OBJECT_NOT_FOUND", "there is no such tenant"));
         }
         "create-project" => {
             world.insert("made".to_owned(), json!(["300"]));
