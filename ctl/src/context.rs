@@ -10,12 +10,15 @@ use omgservers_protocol::{Call, admin, developer, support};
 use serde::Serialize;
 
 use crate::arguments::Listing;
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 use crate::output::Output;
 use crate::request_log::RequestLog;
 use crate::show::Reply;
 use crate::state::State;
 use crate::table::Row;
+
+/// How keys of programs begin.
+const KEY_PREFIX: &str = "omgk.";
 
 /// As whom a command speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,9 +273,18 @@ impl Context {
             let failure = Failure::of_call(cause, role, C::ROUTE);
             match (status, role) {
                 (Some(401), Some(role)) => failure.hint(self.hint_to_log_in(role)),
+                // The permission of its owner may be missing as well as a scope of the key.
+                (Some(403), Some(Role::Developer)) if self.acts_by_key() && failure.message.contains("scope") => {
+                    failure.hint(failure::hint_for_key(C::ROUTE))
+                }
                 _ => failure,
             }
         })
+    }
+
+    fn acts_by_key(&self) -> bool {
+        let token = self.state.get(&Role::Developer.variable("TOKEN"));
+        token.is_some_and(|token| token.starts_with(KEY_PREFIX))
     }
 
     /// What helps somebody whose token is refused.

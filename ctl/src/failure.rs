@@ -2,6 +2,7 @@
 
 use omgservers_protocol::Qualifier;
 use omgservers_protocol::client::CallError;
+use omgservers_protocol::developer::Scope;
 
 use crate::context::Role;
 
@@ -110,6 +111,12 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
                 "this needs the permission {permission} on the {entity}; support grants it: `omgctl support {grant} USER {permission}`"
             )
         }
+        (_, Qualifier::QuotaExceeded, Some(role)) => {
+            format!("`omgctl {role} getTenantQuotas TENANT` shows what the tenant may have; support changes it")
+        }
+        (403, Qualifier::WrongRequest, _) => {
+            "`omgctl developer listVersions TENANT PROJECT` shows the versions of the stage's project".to_owned()
+        }
         (403, _, Some(role)) => format!("is the stored token one of {role}? `omgctl {role} printCurrent` tells"),
         (404, Qualifier::ObjectNotFound, None) => {
             "admin and support are known by their names, developers by their ids or the names that support gave them"
@@ -129,13 +136,25 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
         (409, Qualifier::WrongVersionState, _) => {
             "name one by `omgctl developer createImage TENANT PROJECT VERSION UNIVERSAL IMAGE`".to_owned()
         }
-        (_, Qualifier::QuotaExceeded, Some(role)) => {
-            format!("`omgctl {role} getTenantQuotas TENANT` shows what the tenant may have; support changes it")
-        }
         (400, Qualifier::DbConstraintViolated, _) if route.ends_with("-alias") => "choose another name".to_owned(),
         _ => return None,
     };
     Some(hint)
+}
+
+/// What helps somebody whose key is not good for an operation.
+pub(crate) fn hint_for_key(route: &str) -> String {
+    let scope = match permission_for(route) {
+        Some(("PROJECT_MANAGER" | "STAGE_MANAGER", _)) => Scope::Manage,
+        Some(("VERSION_MANAGER", _)) => Scope::Build,
+        Some(("DEPLOYMENT_MANAGER", _)) => Scope::Deploy,
+        _ => Scope::Read,
+    };
+    format!(
+        "the stored key is not good for this; `omgctl developer createToken` goes back to user and password, and \
+         `omgctl developer createApiKey TENANT NAME --scope {}` makes another key",
+        scope.as_str()
+    )
 }
 
 /// Which permission an operation of a developer needs, and on what.

@@ -129,7 +129,8 @@ fn refusals_say_what_helps() {
     transcript
         .run("developer deployVersion 100 200 forbidden 400")
         .run("developer deployVersion poor 200 300 400")
-        .run("developer deployVersion 100 200 300 404");
+        .run("developer deployVersion 100 200 300 404")
+        .run("developer deployVersion 100 200 300 403");
     transcript
         .run("developer getTenantDetails broken")
         .run("developer getTenantDetails away");
@@ -140,6 +141,10 @@ fn refusals_say_what_helps() {
         "developer createVersion 100 200 -",
         r#"{"modes": [{"name": "x", "min_players": 1, "max_players": 1, "groups": []}]}"#,
     );
+    run(setting.folder.path(), "developer useApiKey omgk.700.901.x");
+    transcript
+        .run("developer getTenantDetails 100")
+        .run("developer deployVersion 100 200 300 400");
     transcript
         .run("environment printVariable NOTHING")
         .run("get NOTHING")

@@ -22,6 +22,9 @@ pub(crate) struct Service {
     lock: Arc<Mutex<()>>,
 }
 
+/// A key that lacks every scope.
+const KEY_FOR_NOTHING: &str = "Bearer omgk.700.901.x";
+
 /// What it remembers, by name.
 pub(crate) type World = BTreeMap<String, Value>;
 
@@ -113,14 +116,20 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
         .get("authorization")
         .map(|value| value.to_str().unwrap().to_owned());
     let mut world = service.read();
-    let accepted = [format!("Bearer token.of.{area}"), format!("Bearer key-of-{area}")];
+    let accepted = [
+        format!("Bearer token.of.{area}"),
+        format!("Bearer key-of-{area}"),
+        KEY_FOR_NOTHING.to_owned(),
+    ];
     let answer = if operation == "create-token" {
         log_in(&world, area, &call)
     } else if world.contains_key("expired") && area == "developer" {
         world.remove("expired");
         Err((401, "WRONG_CREDENTIALS", "the token has expired"))
-    } else if !token.is_some_and(|token| accepted.contains(&token)) {
+    } else if !token.as_ref().is_some_and(|token| accepted.contains(token)) {
         Err((401, "WRONG_CREDENTIALS", "the token is not valid"))
+    } else if token.is_some_and(|token| token == KEY_FOR_NOTHING) {
+        Err((403, "PERMISSION_NOT_FOUND", "the scope of the key is missing"))
     } else if operation == "change-password" {
         world.insert(format!("password {area}"), call["new_password"].clone());
         Ok(json!({}))
@@ -233,6 +242,13 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
         "create-image" => json!({"created": true}),
         "deploy-version" if call["version_id"] == "404" => {
             return Err((409, "WRONG_VERSION_STATE", "the version has no image"));
+        }
+        "deploy-version" if call["version_id"] == "403" => {
+            return Err((
+                403,
+                "WRONG_REQUEST",
+                "the version and the stage belong to different projects",
+            ));
         }
         "deploy-version" => {
             let id = format!("50{}", deployments.as_array().unwrap().len());
