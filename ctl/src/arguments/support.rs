@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use omgservers_protocol::audit::Quotas;
-use omgservers_protocol::id::{ProjectId, StageId, TenantId, UserId};
+use omgservers_protocol::id::{ProjectId, StageId, TenantId};
 use omgservers_protocol::support::{ProjectPermission, StagePermission, TenantPermission};
 use omgservers_protocol::text::Text;
 
@@ -133,9 +133,9 @@ pub(crate) enum PermissionCommand {
 
 #[derive(Args)]
 pub(crate) struct Developer {
-    /// Id of the developer
-    #[arg(value_parser = id::<UserId>)]
-    pub(crate) user: UserId,
+    /// Id or name of the developer
+    #[arg(value_parser = text)]
+    pub(crate) user: Text,
 }
 
 #[derive(Args)]
@@ -207,9 +207,9 @@ macro_rules! on {
         pub(crate) struct $name {
             #[command(flatten)]
             pub(crate) of: $place,
-            /// Id of the developer
-            #[arg(value_parser = id::<UserId>)]
-            pub(crate) user: UserId,
+            /// Id or name of the developer
+            #[arg(value_parser = text)]
+            pub(crate) user: Text,
             #[arg(required = true, value_name = "PERMISSION", value_parser = $parser, help = words($permission::ALL.iter().map(|word| word.as_str())))]
             pub(crate) permissions: Vec<$permission>,
         }

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use omgservers_protocol::developer::{Alias, CreateVersion, Stage};
 use omgservers_protocol::id::UserId;
 use omgservers_protocol::support::{
-    CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateTenant, CreateTenantAlias, ListDevelopers,
-    ListProjects, ListStages,
+    CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateTenant, CreateTenantAlias, ListProjects,
+    ListStages,
 };
 use omgservers_protocol::text::Text;
 use serde_json::json;
@@ -170,7 +170,7 @@ async fn provide_developer(context: &mut Context) -> Result<UserId> {
     let stored = ["USER", "PASSWORD"].map(|suffix| context.stored(Role::Developer, suffix));
     if let [Some(user), Some(_)] = stored {
         match context.log_in_again(Role::Developer).await {
-            Ok(_) => return id_of(context, &user).await,
+            Ok(_) => return support::id_of(context, &user).await,
             Err(refused) if matches!(refused.status, Some(401 | 404)) => context.output.note(format_args!(
                 "Developer {user} is not known there, or has another password."
             )),
@@ -183,22 +183,6 @@ async fn provide_developer(context: &mut Context) -> Result<UserId> {
         developer.user_id, developer.password
     ));
     Ok(developer.user_id)
-}
-
-/// Permissions are granted by id, while somebody may have logged in by name.
-async fn id_of(context: &Context, user: &Text) -> Result<UserId> {
-    if let Some(id) = user.as_id() {
-        return Ok(UserId(id));
-    }
-    let developers = context
-        .collect(ROLE, Default::default(), |paging| ListDevelopers { paging })
-        .await?;
-    let found = developers
-        .iter()
-        .find(|row| row.aliases.iter().any(|alias| alias == user.as_str()));
-    found
-        .map(|row| row.id)
-        .ok_or_else(|| Failure::refused(format!("there is no developer called {user}")))
 }
 
 pub(super) fn is_called(id: impl Display, aliases: &[Alias], name: &Text) -> bool {

@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 
+use omgservers_protocol::admin::User;
+use omgservers_protocol::call::Paging;
+use omgservers_protocol::id::UserId;
 use omgservers_protocol::support::{
     CreateDeveloper, CreateDeveloperAlias, CreateProject, CreateProjectAlias, CreateProjectPermissions, CreateStage,
     CreateStageAlias, CreateStagePermissions, CreateTenant, CreateTenantAlias, CreateTenantPermissions, CreatedUser,
@@ -95,19 +98,21 @@ pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
         }
         Support::CreateDeveloper => create_developer(context).await,
         Support::CreateDeveloperAlias { of, alias } => {
-            let sentence = called("Developer", of.user, &alias);
+            let sentence = called("Developer", &of.user, &alias);
             let call = CreateDeveloperAlias {
-                user_id: of.user,
+                user_id: id_of(context, &of.user).await?,
                 alias,
             };
             context.tell(ROLE, &call, |_| sentence).await
         }
         Support::ResetDeveloperPassword(of) => {
-            let call = ResetDeveloperPassword { user_id: of.user };
+            let user_id = id_of(context, &of.user).await?;
+            let call = ResetDeveloperPassword { user_id };
             context.tell(ROLE, &call, new_password).await
         }
         Support::DeleteDeveloper(of) => {
-            let call = DeleteDeveloper { user_id: of.user };
+            let user_id = id_of(context, &of.user).await?;
+            let call = DeleteDeveloper { user_id };
             context.delete(ROLE, &call, "developer", of.user).await
         }
         Support::ListDevelopers(listing) => context.list(ROLE, &listing, |paging| ListDevelopers { paging }).await,
@@ -122,7 +127,7 @@ macro_rules! permission {
         let (words, place) = ($on.permissions.clone(), format!($place, $($field = $on.of.$field),*));
         let call = $call {
             $($field: $on.of.$field,)*
-            user_id: $on.user,
+            user_id: id_of($context, &$on.user).await?,
             permissions_to_create: $on.permissions,
         };
         let sentence = |reply: &<$call as omgservers_protocol::Call>::Reply| {
@@ -138,7 +143,7 @@ macro_rules! permission {
         let (words, place) = ($on.permissions.clone(), format!($place, $($field = $on.of.$field),*));
         let call = $call {
             $($field: $on.of.$field,)*
-            user_id: $on.user,
+            user_id: id_of($context, &$on.user).await?,
             permissions_to_delete: $on.permissions,
         };
         let sentence = |reply: &<$call as omgservers_protocol::Call>::Reply| {
@@ -230,6 +235,26 @@ fn changed<'a>(
         .map(|word| line(word, done.clone().any(|done| done == word)))
         .collect();
     lines.join("\n")
+}
+
+/// The service knows developers by their ids only, people know them by their names too.
+pub(super) async fn id_of(context: &Context, user: &Text) -> Result<UserId> {
+    if let Some(id) = user.as_id() {
+        return Ok(UserId(id));
+    }
+    let paging = Paging {
+        page_size: Some(500),
+        page_token: None,
+    };
+    let developers = context
+        .collect(ROLE, paging, |paging| ListDevelopers { paging })
+        .await?;
+    let is_it = |row: &&User| !row.deleted && row.aliases.iter().any(|alias| alias == user.as_str());
+    let found = developers.iter().find(is_it).map(|row| row.id);
+    found.ok_or_else(|| {
+        Failure::refused(format!("there is no developer called {user}"))
+            .hint("`omgctl support listDevelopers --all` shows who is there")
+    })
 }
 
 pub(super) fn called(kind: &str, id: impl Display, alias: &Text) -> String {

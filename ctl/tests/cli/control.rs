@@ -71,6 +71,12 @@ fn support_looks_after_tenants_and_developers() {
         support listPermissions acme game prod
         support deleteStage acme game prod
         support deleteProject acme game
+        support createTenantPermission acme alice TENANT_VIEWER
+        support deleteStagePermission acme game prod alice DEPLOYMENT_MANAGER
+        support createDeveloperAlias alice al
+        support resetDeveloperPassword alice
+        support deleteDeveloper bob
+        support deleteDeveloper alice
         support deleteDeveloper 700
         support deleteTenant acme
         ",
