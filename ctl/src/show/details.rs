@@ -76,7 +76,12 @@ impl Reply for Details<VersionDetails> {
 
 impl Reply for Details<DeploymentDetails> {
     fn text(&self) -> String {
-        let DeploymentDetails { deployment, venues, .. } = &self.details;
+        let DeploymentDetails {
+            deployment,
+            matchmaker_refs,
+            venues,
+            ..
+        } = &self.details;
         let of_version = format!("of version {} on stage {}", deployment.version_id, deployment.stage_id);
         [
             format!(
@@ -84,6 +89,7 @@ impl Reply for Details<DeploymentDetails> {
                 deployment.id, deployment.created
             ),
             table::of(venues),
+            table::of(matchmaker_refs),
         ]
         .join("\n\n")
     }

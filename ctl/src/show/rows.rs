@@ -3,8 +3,9 @@
 use omgservers_protocol::admin::{Host, Instance, Shard, User};
 use omgservers_protocol::audit::{AuditRecord, UsageRecord};
 use omgservers_protocol::developer::{
-    Alias, ApiKey, ClientStatus, Deployment, FilesArchive, Image, PermissionRow, Project, ProjectPermissionRow, Stage,
-    StagePermissionRow, StageVariable, Tenant, TenantPermissionRow, VenueStatus, Version, VersionOfProject,
+    Alias, ApiKey, ClientStatus, Deployment, FilesArchive, Image, MatchmakerRefRow, PermissionRow, Project,
+    ProjectPermissionRow, Stage, StagePermissionRow, StageVariable, Tenant, TenantPermissionRow, VenueStatus, Version,
+    VersionOfProject,
 };
 
 use crate::table::Row;
@@ -44,6 +45,7 @@ rows! {
         "CREATED" = row.created,
         "REASON" = or_nothing(&row.reason),
     }
+    MatchmakerRefRow, "Matchmakers", row { "ID" = row.matchmaker_id, "CREATED" = row.created }
     ClientStatus, "Players", row {
         "CLIENT" = row.client_id,
         "USER" = row.user_id,

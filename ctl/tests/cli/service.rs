@@ -294,7 +294,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             "images": [{"id": "9", "tenant_id": "100", "version_id": "400", "created": CREATED, "qualifier": "UNIVERSAL", "image_id": "shooter:dev"}]}}),
         "get-deployment-details" => json!({"details": {
             "deployment": {"id": "500", "tenant_id": "100", "stage_id": "301", "version_id": "400", "created": CREATED},
-            "lobby_refs": [], "matchmaker_refs": [],
+            "lobby_refs": [], "matchmaker_refs": [{"id": "650", "created": CREATED, "matchmaker_id": "650"}],
             "venues": [
                 {"id": "600", "qualifier": "LOBBY", "mode": null, "state": "OPEN", "runtime_id": "1", "players": 2, "reason": null, "created": CREATED},
                 {"id": "601", "qualifier": "MATCH", "mode": "duel", "state": "PENDING", "runtime_id": "2", "players": 0, "reason": "no host has room", "created": CREATED}]}}),
