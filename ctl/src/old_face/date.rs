@@ -5,15 +5,10 @@ use std::process::{Command, Stdio};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// Such as `Thu Jan 23 10:00:00 UTC 2025`, in the zone of this machine.
+/// Such as `Thu Jan 23 10:00:00 UTC 2025`, in the zone and the language of whoever asks.
 pub(super) fn now() -> String {
     // Only the system knows the names of zones. Where it has no such program it has no zones either.
-    let asked = Command::new("date")
-        .arg("+%a %b %e %H:%M:%S %Z %Y")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
+    let asked = Command::new("date").stdin(Stdio::null()).stderr(Stdio::null()).output();
     match asked {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim_end().to_owned(),
         _ => in_utc(OffsetDateTime::now_utc()),
@@ -43,6 +38,6 @@ mod tests {
             in_utc(datetime!(2025-02-03 01:02:03 UTC)),
             "Mon Feb  3 01:02:03 UTC 2025"
         );
-        assert_eq!(now().split_whitespace().count(), 6);
+        assert!(now().split_whitespace().count() >= 4);
     }
 }

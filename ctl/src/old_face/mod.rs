@@ -8,11 +8,7 @@ mod usage;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use omgservers_protocol::client::{CallError, Client};
-use omgservers_protocol::developer::UploadFilesArchive;
-use omgservers_protocol::text::Text;
 use serde_json::Value;
 
 use self::curl::{Answer, Silence};
@@ -206,7 +202,8 @@ impl OldFace<'_> {
             self.say(format_args!("Using {role}, {}={user}", role.variable("USER")));
         }
         let body = object(&[(field, quoted(&user)), ("password", quoted(&password))]);
-        let reply = self.request(role, "create-token", None, body).await?;
+        let name = reply_name(role, "create-token", &[&user]);
+        let reply = self.request(role, "create-token", None, body, &name).await?;
         let name = if role == Role::Admin {
             "ADMIN_TOKEN"
         } else {
@@ -251,8 +248,15 @@ impl OldFace<'_> {
                 .to_owned(),
             _ => self.token(question.role)?,
         };
+        let (role, operation) = (question.role, question.operation);
+        // A text to be hashed is a secret, and a document has no name that says anything.
+        let named = given
+            .iter()
+            .filter(|(argument, _)| argument.kind == Kind::Text && argument.field != "value");
+        let named: Vec<_> = named.map(|(_, value)| *value).collect();
+        let name = reply_name(role, operation, &named);
         let reply = self
-            .request(question.role, question.operation, Some(&token), object(&fields))
+            .request(role, operation, Some(&token), object(&fields), &name)
             .await?;
         self.conclude(question, given, &reply).await
     }
@@ -326,46 +330,17 @@ impl OldFace<'_> {
         let [(_, tenant), (_, version), (_, folder)] = given else {
             unreachable!("the table has three arguments");
         };
-        let (Some(name), Ok(version_id)) = (Text::new(*tenant), version.parse()) else {
-            return self.fail(format_args!(
-                "Version was not found, TENANT={tenant}, VERSION={version}"
-            ));
-        };
         let archive = upload::pack(Path::new(folder)).map_err(|failure| {
             self.output.note(failure.message);
             Exit(1)
         })?;
-        let versions = self.state.directory().join("versions");
-        crate::state::create_private_directory(&versions)
-            .and_then(|()| std::fs::write(versions.join(format!("version_{tenant}_{version}.zip")), &archive))
+        self.keep("versions", &format!("version_{tenant}_{version}.zip"), &archive)
             .map_err(anyhow::Error::from)?;
-
-        let url = self.url(Role::Developer, "upload-files-archive");
-        let call = UploadFilesArchive {
-            tenant: name,
-            version_id,
-        };
-        let started = Instant::now();
-        let answer = match Client::new(self.service_url()) {
-            Ok(client) => upload::send(&client.with_token(token), &call, archive).await,
-            Err(cause) => Err(cause),
-        };
-        let answer = match answer {
-            Ok(uploaded) => Ok(Answer {
-                status: 200,
-                body: serde_json::to_string(&uploaded).unwrap_or_default(),
-            }),
-            Err(CallError::Refused {
-                status,
-                qualifier,
-                message,
-            }) => Ok(Answer {
-                status,
-                body: serde_json::json!({"qualifier": qualifier, "message": message}).to_string(),
-            }),
-            Err(CallError::Unreachable { cause, .. }) => Err(Silence::new(&url, &cause, started.elapsed())),
-        };
-        let reply = self.settle(&url, "", answer)?;
+        let operation = "upload-files-archive";
+        let url = self.url(Role::Developer, operation);
+        let answer = curl::upload(&url, &token, tenant, version, archive).await;
+        let name = reply_name(Role::Developer, operation, &[tenant, version]);
+        let reply = self.settle(&url, "", &name, answer)?;
         let id = self.received(&reply, "files_archive_id", "FILES_ARCHIVE")?;
         self.say(format_args!("Files archive was uploaded, FILES_ARCHIVE={id}"));
         self.state.set([("FILES_ARCHIVE", id)])?;
@@ -399,17 +374,26 @@ impl OldFace<'_> {
         }
     }
 
-    async fn request(&self, role: Role, operation: &str, token: Option<&str>, body: String) -> Done<String> {
+    async fn request(
+        &self,
+        role: Role,
+        operation: &str,
+        token: Option<&str>,
+        body: String,
+        name: &str,
+    ) -> Done<String> {
         let url = self.url(role, operation);
         let request = format!("{}\n", without_secrets(&body));
         let answer = curl::post(&url, token, body).await;
-        self.settle(&url, &request, answer)
+        self.settle(&url, &request, name, answer)
     }
 
     /// Writes a request down and says why it failed, if it did.
-    fn settle(&self, url: &str, request: &str, answer: Result<Answer, Silence>) -> Done<String> {
+    fn settle(&self, url: &str, request: &str, name: &str, answer: Result<Answer, Silence>) -> Done<String> {
         match answer {
             Ok(answer) => {
+                // Nobody needs it for this command to go on.
+                let _ = self.keep("temp", name, answer.body.as_bytes());
                 let response = without_secrets(&answer.body);
                 self.log.add_lines(&format!("\n{url}\n{request}{response}\n"));
                 if answer.status < 400 {
@@ -430,6 +414,13 @@ impl OldFace<'_> {
                 Err(Exit(silence.exit))
             }
         }
+    }
+
+    /// Puts a file into a folder of the state.
+    fn keep(&self, folder: &str, name: &str, content: &[u8]) -> std::io::Result<()> {
+        let folder = self.state.directory().join(folder);
+        crate::state::create_private_directory(&folder)?;
+        crate::state::write_private_file(&folder.join(name.replace('/', "_")), content)
     }
 
     /// A field of a reply; without it the command ends.
@@ -478,6 +469,12 @@ impl OldFace<'_> {
 fn capital(role: Role) -> String {
     let name = role.name();
     name[..1].to_uppercase() + &name[1..]
+}
+
+/// The file of the last reply to a command.
+fn reply_name(role: Role, operation: &str, arguments: &[&str]) -> String {
+    let arguments: String = arguments.iter().map(|argument| format!("_{argument}")).collect();
+    format!("{role}-{operation}{arguments}.json")
 }
 
 fn quoted(text: &str) -> String {

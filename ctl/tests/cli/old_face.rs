@@ -132,6 +132,7 @@ fn refusals_are_told_as_they_were() {
         .run_old("developer getTenantDetails missing");
     transcript
         .run_old("developer uploadFilesArchive missing 400 .")
+        .run_old("developer uploadFilesArchive 100 newest .")
         .run_old("developer createVersion 100 200 nowhere.json");
     std::fs::write(folder.path().join("broken.json"), "{").unwrap();
     std::fs::write(folder.path().join("empty.json"), "\n").unwrap();
@@ -144,6 +145,25 @@ fn refusals_are_told_as_they_were() {
         .run_old("developer uploadFilesArchive 100 400 .");
     transcript.run_old("environment usePublic").run_old("environment reset");
     transcript.run_old("developer createToken").check("old_refusals");
+}
+
+#[test]
+fn an_address_may_lack_its_scheme_and_replies_are_kept() {
+    let Setting { folder, transcript, .. } = setting();
+    let stored = std::fs::read_to_string(folder.path().join(".omgserversctl/environment")).unwrap();
+    let (_, address) = stored.split_once("http://").unwrap();
+    let address = address.split('\'').next().unwrap();
+    let mut transcript = transcript.replace(address, "ADDRESS");
+    transcript
+        .run_old(&format!("environment useEnvironment bare {address}"))
+        .run_old("developer useCredentials 700 developer-password")
+        .run_old("developer getVersionDetails 100 400")
+        .run_old("developer getTenantDetails missing");
+    transcript.check("old_address");
+    let kept = |name: &str| std::fs::read_to_string(folder.path().join(".omgserversctl/temp").join(name)).unwrap();
+    assert!(kept("developer-create-token_700.json").contains("raw_token"));
+    assert!(kept("developer-get-version-details_100_400.json").contains("build_requests"));
+    assert!(kept("developer-get-tenant-details_missing.json").contains("OBJECT_NOT_FOUND"));
 }
 
 #[test]

@@ -107,8 +107,11 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
     let call: Value = if operation == "upload-files-archive" {
         std::fs::write(service.file.with_file_name("uploaded"), &body).unwrap();
         let form = String::from_utf8_lossy(&body);
-        let tenant = form.split_once("name=\"tenant\"\r\n\r\n").unwrap().1;
-        json!({"tenant": tenant.split_once("\r\n").unwrap().0})
+        let field = |name: &str| {
+            let value = form.split_once(&format!("name=\"{name}\"\r\n\r\n")).unwrap().1;
+            value.split_once("\r\n").unwrap().0.to_owned()
+        };
+        json!({"tenant": field("tenant"), "version": field("tenantVersionId")})
     } else {
         serde_json::from_slice(&body).unwrap()
     };
@@ -240,6 +243,9 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
         }
         "create-version" => json!({"version_id": "400"}),
         "create-image" => json!({"created": true}),
+        "upload-files-archive" if call["version"].as_str().unwrap().parse::<i64>().is_err() => {
+            return Err((400, "WRONG_REQUEST", "that is not the id of a version"));
+        }
         "deploy-version" if call["version_id"] == "404" => {
             return Err((409, "WRONG_VERSION_STATE", "the version has no image"));
         }
