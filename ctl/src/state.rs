@@ -2,10 +2,10 @@
 //! inherited is read first, the file wins.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
 use std::iter::Peekable;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use anyhow::{Context, bail};
 
 /// Every variable has it, in the file and in the process environment.
 pub(crate) const PREFIX: &str = "OMGSERVERSCTL_";
+
+/// Where everything is kept unless something else is said.
+pub(crate) const DEFAULT_DIRECTORY: &str = ".omgserversctl";
 
 /// Another command holds the file for microseconds.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -26,13 +29,14 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn open(directory: &Path) -> anyhow::Result<Self> {
         let directory = directory.to_owned();
+        tighten(&directory);
         let inherited = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.to_str()?.strip_prefix(PREFIX)?.to_owned();
             // This one says where the file is; it is no part of what is remembered.
             (name != "DIRECTORY").then(|| Some((name, value.to_str()?.to_owned())))?
         });
         let mut values: BTreeMap<_, _> = inherited.collect();
-        values.extend(read(&directory)?);
+        values.extend(parse(&read(&directory)?));
         Ok(Self { directory, values })
     }
 
@@ -56,12 +60,23 @@ impl State {
         create_private_directory(directory).with_context(failed)?;
         let _lock = lock(&directory.join("environment.lock")).with_context(failed)?;
         // Read again: another command may have stored something since.
-        let mut stored = read(directory)?;
+        let mut text = read(directory)?;
+        let mut changed = BTreeMap::new();
         for (name, value) in changes {
-            stored.insert(name.to_owned(), value.clone());
+            changed.insert(name.to_owned(), value.clone());
             self.values.insert(name.to_owned(), value);
         }
-        write(directory, &stored).with_context(failed)
+        if has_foreign_words(&text) {
+            // Somebody else's lines stay as they are; the last line of a name wins.
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+        } else {
+            changed = parse(&text).into_iter().chain(changed).collect();
+            text.clear();
+        }
+        text.extend(changed.iter().map(|(name, value)| assignment(name, value)));
+        write_private_file(&directory.join("environment"), text.as_bytes()).with_context(failed)
     }
 
     /// Forgets everything that was stored.
@@ -98,21 +113,35 @@ pub(crate) fn write_private_file(path: &Path, content: &[u8]) -> std::io::Result
     fs::rename(&new, path)
 }
 
-fn read(directory: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+fn read(directory: &Path) -> anyhow::Result<String> {
     let file = directory.join("environment");
     match fs::read_to_string(&file) {
-        Ok(text) => Ok(parse(&text)),
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(cause) => Err(cause).with_context(|| format!("cannot read `{}`", file.display())),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.with_context(|| format!("cannot read `{}`", file.display())),
     }
 }
 
-fn write(directory: &Path, values: &BTreeMap<String, String>) -> std::io::Result<()> {
-    let lines: String = values
-        .iter()
-        .map(|(name, value)| format!("export {PREFIX}{name}={}\n", quote(value)))
-        .collect();
-    write_private_file(&directory.join("environment"), lines.as_bytes())
+fn assignment(name: &str, value: &str) -> String {
+    format!("export {PREFIX}{name}={}\n", quote(value))
+}
+
+/// Takes from others what an older program let them read. Whoever may not change that goes on with it as it is.
+fn tighten(directory: &Path) {
+    let restrict = |path: &Path, mode: u32| {
+        if fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
+            let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+        }
+    };
+    // A folder of another name was chosen by somebody, who may keep other things in it.
+    if directory.file_name() == Some(DEFAULT_DIRECTORY.as_ref()) {
+        restrict(directory, 0o700);
+    }
+    for folder in ["temp", "versions"] {
+        restrict(&directory.join(folder), 0o700);
+    }
+    for file in ["environment", "logs", "logs.1"] {
+        restrict(&directory.join(file), 0o600);
+    }
 }
 
 /// Held until the file is dropped.
@@ -154,6 +183,13 @@ fn parse(text: &str) -> BTreeMap<String, String> {
     values
 }
 
+/// Whether there is something besides our assignments, such as a comment.
+fn has_foreign_words(text: &str) -> bool {
+    let mut rest = text.chars().peekable();
+    std::iter::from_fn(|| rest.peek().is_some().then(|| word(&mut rest)))
+        .any(|word| word != "export" && !word.starts_with(PREFIX))
+}
+
 /// The next word, quotes removed, and the blanks behind it.
 fn word(rest: &mut Peekable<Chars<'_>>) -> String {
     let mut word = String::new();
@@ -180,8 +216,6 @@ fn word(rest: &mut Peekable<Chars<'_>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -223,6 +257,51 @@ mod tests {
         );
         assert_eq!(values["X"], "a\"bc d");
         assert_eq!(values.len(), 3);
+    }
+
+    #[test]
+    fn lines_of_others_stay_and_ours_come_after_them() {
+        let check = |old: &str, new: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("environment"), old).unwrap();
+            let mut state = State::open(folder.path()).unwrap();
+            state.set([("TENANT", "2".to_owned())]).unwrap();
+            assert_eq!(fs::read_to_string(folder.path().join("environment")).unwrap(), new);
+            assert_eq!(State::open(folder.path()).unwrap().get("TENANT"), Some("2"));
+        };
+        check(
+            "export OMGSERVERSCTL_TENANT=1\nexport OMGSERVERSCTL_TENANT=3\n",
+            "export OMGSERVERSCTL_TENANT='2'\n",
+        );
+        let ours = "export OMGSERVERSCTL_TENANT='2'\n";
+        for others in [
+            "# don't\n",
+            "export PATH=$PATH:/opt\n",
+            "export OMGSERVERSCTL_TENANT=1 # mine\n",
+        ] {
+            check(others, &format!("{others}{ours}"));
+            check(others.trim_end(), &format!("{others}{ours}"));
+        }
+    }
+
+    #[test]
+    fn what_others_could_read_they_no_longer_can() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join(DEFAULT_DIRECTORY);
+        fs::create_dir_all(folder.join("temp")).unwrap();
+        let open = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        for file in ["environment", "logs"] {
+            fs::write(folder.join(file), "").unwrap();
+            open(&folder.join(file), 0o644);
+        }
+        open(&folder, 0o755);
+        open(&folder.join("temp"), 0o755);
+        State::open(&folder).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            ["", "temp", "environment", "logs"].map(|name| mode(&folder.join(name))),
+            [0o700, 0o700, 0o600, 0o600]
+        );
     }
 
     #[test]

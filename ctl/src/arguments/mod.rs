@@ -7,8 +7,10 @@ mod place;
 pub(crate) mod support;
 mod word;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use omgservers_protocol::text::Text;
 
@@ -18,6 +20,7 @@ pub(crate) use self::environment::Environment;
 pub(crate) use self::place::{Deployment, Listing, Project, Stage, Tenant, Version};
 use self::support::Support;
 use self::word::{text, variable};
+use crate::state::DEFAULT_DIRECTORY;
 use crate::up::{Down, Up};
 
 /// The command line of OMGSERVERS
@@ -36,7 +39,8 @@ pub(crate) struct Arguments {
         value_name = "DIR",
         env = "OMGSERVERSCTL_DIRECTORY",
         hide_env_values = true,
-        default_value = ".omgserversctl"
+        default_value = DEFAULT_DIRECTORY,
+        value_parser = OsStringValueParser::new().map(directory)
     )]
     pub(crate) directory: PathBuf,
 
@@ -68,6 +72,15 @@ impl Arguments {
             Command::Image(_) | Command::Logs | Command::Get { .. } | Command::Completions { .. } => None,
         };
         inner.or(self.format).unwrap_or(Format::Text)
+    }
+}
+
+/// An empty one is as good as none.
+fn directory(path: OsString) -> PathBuf {
+    if path.is_empty() {
+        DEFAULT_DIRECTORY.into()
+    } else {
+        path.into()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::command::environment::PUBLIC_URL;
 use crate::context::Role;
 use crate::output::Output;
 use crate::request_log::{RequestLog, mask};
-use crate::state::{PREFIX, State};
+use crate::state::{DEFAULT_DIRECTORY, PREFIX, State};
 use crate::{json, upload};
 
 /// Whether this program was called by the script's name.
@@ -31,7 +31,7 @@ pub(crate) fn is_called_by(program: &str) -> bool {
 /// The exit code.
 pub(crate) async fn run(program: &str, arguments: &[String]) -> u8 {
     let directory = std::env::var_os(format!("{PREFIX}DIRECTORY")).filter(|directory| !directory.is_empty());
-    let directory = directory.map_or(PathBuf::from(".omgserversctl"), PathBuf::from);
+    let directory = directory.map_or(PathBuf::from(DEFAULT_DIRECTORY), PathBuf::from);
     let output = Output::new(Format::Text);
     let state = match State::open(&directory) {
         Ok(state) => state,

@@ -233,4 +233,13 @@ fn scripts_read_bare_values_and_the_stored_file_wins_over_the_environment() {
         .env("OMGSERVERSCTL_DIRECTORY", folder.path().join("other"))
         .args(["environment", "printVariable", "TENANT"]);
     assert_eq!(answer(elsewhere, "").status.code(), Some(1));
+    let mut nowhere = omgctl(folder.path());
+    nowhere
+        .env("OMGSERVERSCTL_DIRECTORY", "")
+        .args(["environment", "printVariable", "TENANT"]);
+    assert_eq!(
+        text(&answer(nowhere, "").stdout),
+        "100",
+        "an empty name means the usual place"
+    );
 }
