@@ -1,12 +1,14 @@
 //! A cell: the lobbies, matches and seats of one deployment, in the deployment's own shard.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use omgservers_protocol::config::{
     DeploymentConfig, LobbyRef, MatchRef, RuntimeConfig, RuntimeQualifier, VersionConfig,
 };
 use omgservers_protocol::id::{
     ClientId, DeploymentId, LobbyId, MatchId, MatchmakerId, ProjectId, RuntimeId, StageId, TenantId, UserId, VersionId,
 };
-use omgservers_protocol::message::ProvisioningStatus;
+use omgservers_protocol::message::{ProvisioningStage, ProvisioningStatus};
 
 use crate::App;
 use crate::db::Tx;
@@ -14,7 +16,8 @@ use crate::entity::deployment::{self, Unsynced};
 use crate::entity::stage;
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
-use crate::plan::cell::{self as planner, CellState, Seat, Step, Venue, VenueState};
+use crate::plan::cell::{self as planner, CellState, Limits, Seat, Step, Venue, VenueState};
+use crate::wake::Job;
 
 /// The longest wait between two tries of a deployment whose runtimes do not start, seconds.
 const RETRY_MAX_S: i32 = 60;
@@ -81,8 +84,11 @@ struct SeatRow {
     group_name: Option<String>,
     wanted_mode: Option<String>,
     line: i64,
-    is_dismissed: bool,
+    told: Option<String>,
 }
+
+/// What a seat was told that is to go.
+const DISMISSED: &str = "GONE";
 
 pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     Ok(serde_json::from_str(text).map_err(|cause| anyhow::anyhow!("a stored document is damaged: {cause}"))?)
@@ -127,8 +133,7 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
     .fetch_all(&mut *tx)
     .await?;
     let seats: Vec<SeatRow> = sqlx::query_as(
-        "select client_id, venue_id, group_name, wanted_mode, line, coalesce(told = 'GONE', false) as is_dismissed \
-         from seat where deployment_id = $1 order by line",
+        "select client_id, venue_id, group_name, wanted_mode, line, told from seat where deployment_id = $1 order by line",
     )
     .bind(deployment)
     .fetch_all(&mut *tx)
@@ -186,95 +191,165 @@ pub async fn reconcile(app: &App, deployment: DeploymentId) -> Result<Option<u64
                 group: seat.group_name,
                 wanted_mode: seat.wanted_mode,
                 line: seat.line,
-                is_dismissed: seat.is_dismissed,
+                is_dismissed: seat.told.as_deref() == Some(DISMISSED),
+                told: seat.told.and_then(|told| serde_json::from_str(&told).ok()),
             })
             .collect(),
         retry_in_ms: u64::try_from(row.retry_in_ms).unwrap_or(0),
         failure: row.failure.clone(),
         empty_ms: app.config.matches_empty_interval_s * 1_000,
+        limits: Limits::default(),
     };
     let plan = planner::plan(&cell);
-    for step in &plan.steps {
-        apply(app, &mut tx, deployment, &cell, step).await?;
-    }
+    let changes = Changes::of(&cell, plan.steps);
+    changes.apply(app, &mut tx, deployment).await?;
     tx.commit().await?;
     Ok(plan.again_in_ms)
 }
 
-async fn apply(app: &App, tx: &mut Tx, deployment: DeploymentId, cell: &planner::Cell<'_>, step: &Step) -> Result<()> {
-    match step {
-        Step::CreateLobby => create_venue(app, tx, deployment, RuntimeQualifier::Lobby, None).await,
-        Step::CreateMatch { mode } => create_venue(app, tx, deployment, RuntimeQualifier::Match, Some(mode)).await,
-        Step::Remove { venue, reason } => {
-            sqlx::query("update venue set state = 'GONE', reason = $2 where id = $1")
-                .bind(venue)
-                .bind(reason)
-                .execute(&mut **tx)
-                .await?;
-            event::append(tx, Kind::Venue, venue.get()).await
+/// What a plan changes, gathered so that it takes as many statements whatever its size.
+#[derive(Default)]
+struct Changes {
+    created: Vec<(RuntimeQualifier, Option<String>)>,
+    removed: Vec<(MatchId, String)>,
+    /// Clients with a new place, or none.
+    moved: BTreeMap<ClientId, NewPlace>,
+    /// What clients who stay where they are read from now on.
+    told: BTreeMap<ClientId, String>,
+    /// Venues that somebody left for another.
+    left: BTreeSet<MatchId>,
+    /// Venues that end, with clients who lost their place: the venue goes when the last seat has left it.
+    lost: BTreeSet<MatchId>,
+}
+
+#[derive(Default)]
+struct NewPlace {
+    venue: Option<MatchId>,
+    group: Option<String>,
+    told: Option<String>,
+}
+
+impl Changes {
+    fn of(cell: &planner::Cell<'_>, steps: Vec<Step>) -> Self {
+        let places: HashMap<ClientId, MatchId> = cell
+            .seats
+            .iter()
+            .filter_map(|seat| Some((seat.client, seat.venue?)))
+            .collect();
+        let mut reasons: HashMap<MatchId, &String> = HashMap::new();
+        for venue in &cell.venues {
+            reasons.extend(venue.reason.as_ref().map(|reason| (venue.id, reason)));
         }
-        Step::Move { client, venue, group } => {
-            left(tx, cell, *client).await?;
+        let mut changes = Self::default();
+        for step in steps {
+            match step {
+                Step::CreateLobby => changes.created.push((RuntimeQualifier::Lobby, None)),
+                Step::CreateMatch { mode } => changes.created.push((RuntimeQualifier::Match, Some(mode))),
+                Step::Remove { venue, reason } => changes.removed.push((venue, reason)),
+                Step::Move { client, venue, group } => {
+                    changes.left.extend(places.get(&client));
+                    let place = NewPlace {
+                        venue: Some(venue),
+                        group,
+                        told: None,
+                    };
+                    changes.moved.insert(client, place);
+                }
+                Step::Queue { client } => {
+                    let venue = places.get(&client);
+                    changes.lost.extend(venue);
+                    let told = venue.and_then(|venue| reasons.get(venue)).map(|reason| {
+                        status_text(&ProvisioningStatus {
+                            stage: ProvisioningStage::Queued,
+                            position: None,
+                            detail: Some((*reason).clone()),
+                        })
+                    });
+                    let place = NewPlace {
+                        told,
+                        ..NewPlace::default()
+                    };
+                    changes.moved.insert(client, place);
+                }
+                Step::Tell { client, status } => {
+                    let text = status_text(&status);
+                    match changes.moved.get_mut(&client) {
+                        Some(place) => place.told = Some(text),
+                        None => {
+                            changes.told.insert(client, text);
+                        }
+                    }
+                }
+                Step::Disconnect { client, .. } => {
+                    changes.lost.extend(places.get(&client));
+                    let place = NewPlace {
+                        told: Some(DISMISSED.into()),
+                        ..NewPlace::default()
+                    };
+                    changes.moved.insert(client, place);
+                }
+            }
+        }
+        changes
+    }
+
+    /// Seats before venues, as everybody does who locks both.
+    async fn apply(self, app: &App, tx: &mut Tx, deployment: DeploymentId) -> Result<()> {
+        self.apply_to_seats(tx).await?;
+        create_venues(app, tx, deployment, &self.created).await?;
+        if !self.left.is_empty() {
             sqlx::query(
-                "update seat set venue_id = $2, group_name = $3, generation = generation + 1, wanted_mode = null, told = null where client_id = $1",
+                "update venue set empty_since = now() where id = any($1) and not exists (select 1 from seat where venue_id = venue.id)",
             )
-            .bind(client)
-            .bind(venue)
-            .bind(group)
+            .bind(Vec::from_iter(self.left))
             .execute(&mut **tx)
             .await?;
-            event::append(tx, Kind::Seat, client.get()).await
         }
-        Step::Queue { client } => {
-            let seat = cell.seats.iter().find(|seat| seat.client == *client);
-            let venue = seat.and_then(|seat| seat.venue);
-            let reason = cell
-                .venues
-                .iter()
-                .find(|candidate| Some(candidate.id) == venue)
-                .and_then(|venue| venue.reason.clone());
+        let mut ending = self.lost;
+        if !self.removed.is_empty() {
+            let (venues, reasons): (Vec<MatchId>, Vec<String>) = self.removed.into_iter().unzip();
             sqlx::query(
-                "update seat set venue_id = null, group_name = null, generation = generation + 1, wanted_mode = null, told = $2 where client_id = $1",
+                "update venue set state = 'GONE', reason = ended.reason \
+                 from unnest($1::bigint[], $2::text[]) as ended (id, reason) where venue.id = ended.id",
             )
-            .bind(client)
-            .bind(reason.map(|reason| {
-                let stage = omgservers_protocol::message::ProvisioningStage::Queued;
-                status_text(&ProvisioningStatus { stage, position: None, detail: Some(reason) })
-            }))
+            .bind(&venues)
+            .bind(reasons)
             .execute(&mut **tx)
             .await?;
-            // The old venue goes when the last seat has left it.
-            if let Some(venue) = venue {
-                event::append(tx, Kind::Venue, venue.get()).await?;
-            }
-            event::append(tx, Kind::Seat, client.get()).await
+            ending.extend(venues);
         }
-        Step::Tell { client, status } => {
-            let text = status_text(status);
-            let news = sqlx::query("update seat set told = $2 where client_id = $1 and told is distinct from $2")
-                .bind(client)
-                .bind(&text)
-                .execute(&mut **tx)
-                .await?;
-            if news.rows_affected() > 0 {
-                event::append(tx, Kind::Seat, client.get()).await?;
-            }
-            Ok(())
-        }
-        Step::Disconnect { client, .. } => {
+        announce(tx, Kind::Venue, ending.into_iter().map(MatchId::get)).await
+    }
+
+    async fn apply_to_seats(&self, tx: &mut Tx) -> Result<()> {
+        let mut changed: Vec<i64> = self.moved.keys().map(|client| client.get()).collect();
+        if !self.moved.is_empty() {
+            let places = || self.moved.values();
             sqlx::query(
-                "update seat set venue_id = null, generation = generation + 1, told = 'GONE' where client_id = $1",
+                "update seat set venue_id = place.venue_id, group_name = place.group_name, told = place.told, \
+                 generation = generation + 1, wanted_mode = null \
+                 from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) as place (client_id, venue_id, group_name, told) \
+                 where seat.client_id = place.client_id",
             )
-            .bind(client)
+            .bind(&changed)
+            .bind(Vec::from_iter(places().map(|place| place.venue)))
+            .bind(Vec::from_iter(places().map(|place| place.group.as_deref())))
+            .bind(Vec::from_iter(places().map(|place| place.told.as_deref())))
             .execute(&mut **tx)
             .await?;
-            // The old venue goes when the last seat has left it.
-            let seat = cell.seats.iter().find(|seat| seat.client == *client);
-            if let Some(venue) = seat.and_then(|seat| seat.venue) {
-                event::append(tx, Kind::Venue, venue.get()).await?;
-            }
-            event::append(tx, Kind::Seat, client.get()).await
         }
+        if !self.told.is_empty() {
+            sqlx::query(
+                "update seat set told = news.told from unnest($1::bigint[], $2::text[]) as news (client_id, told) \
+                 where seat.client_id = news.client_id",
+            )
+            .bind(Vec::from_iter(self.told.keys().copied()))
+            .bind(Vec::from_iter(self.told.values().map(String::as_str)))
+            .execute(&mut **tx)
+            .await?;
+            changed.extend(self.told.keys().map(|client| client.get()));
+        }
+        announce(tx, Kind::Seat, changed).await
     }
 }
 
@@ -282,19 +357,25 @@ fn status_text(status: &ProvisioningStatus) -> String {
     serde_json::to_string(status).expect("a status is plain data")
 }
 
-/// Stamps the venue that a client is about to leave, if it was the last one there.
-async fn left(tx: &mut Tx, cell: &planner::Cell<'_>, client: ClientId) -> Result<()> {
-    let venue = cell
-        .seats
-        .iter()
-        .find(|seat| seat.client == client)
-        .and_then(|seat| seat.venue);
-    if let Some(venue) = venue {
-        stamp_empty(tx, venue, client).await?;
+/// Appends an event for each of these to the shard's outbox.
+async fn announce(tx: &mut Tx, kind: Kind, keys: impl IntoIterator<Item = i64>) -> Result<()> {
+    let keys = Vec::from_iter(keys);
+    if keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("insert into event (kind, key) select $1, key from unnest($2::bigint[]) as key")
+        .bind(kind.as_str())
+        .bind(&keys)
+        .execute(&mut **tx)
+        .await?;
+    let shard = tx.shard();
+    for key in keys {
+        tx.hint(Job { shard, kind, key });
     }
     Ok(())
 }
 
+/// Stamps the venue that a client is about to leave, if it was the last one there.
 async fn stamp_empty(tx: &mut Tx, venue: MatchId, client: ClientId) -> Result<()> {
     sqlx::query(
         "update venue set empty_since = now() where id = $1 and not exists (select 1 from seat where venue_id = $1 and client_id <> $2)",
@@ -306,23 +387,29 @@ async fn stamp_empty(tx: &mut Tx, venue: MatchId, client: ClientId) -> Result<()
     Ok(())
 }
 
-pub(super) async fn create_venue(
+pub(super) async fn create_venues(
     app: &App,
     tx: &mut Tx,
     deployment: DeploymentId,
-    qualifier: RuntimeQualifier,
-    mode: Option<&String>,
+    venues: &[(RuntimeQualifier, Option<String>)],
 ) -> Result<()> {
-    let venue: MatchId = app.ids.mint();
-    sqlx::query("insert into venue (id, deployment_id, runtime_id, qualifier, mode, state) values ($1, $2, $3, $4, $5, 'PENDING')")
-        .bind(venue)
-        .bind(deployment)
-        .bind(app.ids.mint::<RuntimeId>())
-        .bind(qualifier.as_str())
-        .bind(mode)
-        .execute(&mut **tx)
-        .await?;
-    event::append(tx, Kind::Venue, venue.get()).await
+    if venues.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<MatchId> = venues.iter().map(|_| app.ids.mint()).collect();
+    sqlx::query(
+        "insert into venue (id, deployment_id, runtime_id, qualifier, mode, state) \
+         select id, $1, runtime_id, qualifier, mode, 'PENDING' \
+         from unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[]) as new (id, runtime_id, qualifier, mode)",
+    )
+    .bind(deployment)
+    .bind(&ids)
+    .bind(Vec::from_iter(venues.iter().map(|_| app.ids.mint::<RuntimeId>())))
+    .bind(Vec::from_iter(venues.iter().map(|(qualifier, _)| qualifier.as_str())))
+    .bind(Vec::from_iter(venues.iter().map(|(_, mode)| mode.as_deref())))
+    .execute(&mut **tx)
+    .await?;
+    announce(tx, Kind::Venue, ids.into_iter().map(MatchId::get)).await
 }
 
 /// What a venue's runtime should be, if it should be at all.

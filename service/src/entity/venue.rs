@@ -62,7 +62,7 @@ pub async fn create_lobby(app: &App, by: &Actor, call: dev::CreateLobbyRequest) 
             config.max_lobbies
         )));
     }
-    cell::create_venue(app, &mut tx, id, RuntimeQualifier::Lobby, None).await?;
+    cell::create_venues(app, &mut tx, id, &[(RuntimeQualifier::Lobby, None)]).await?;
     audit::note(app, &mut tx, by, "create-lobby-request", Some(tenant), id, None).await?;
     event::append(&mut tx, Kind::Cell, id.get()).await?;
     tx.commit().await

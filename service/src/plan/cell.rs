@@ -1,7 +1,8 @@
 //! Where the players of one deployment go: which lobbies and matches there should be, and who sits where.
 //!
 //! A plan is carried out in one transaction and nobody looks again until something happens or `again_in_ms` has passed.
-//! So a plan leaves nothing to do behind it: what it frees it also gives away, or it says when to look again.
+//! So a plan leaves nothing to do behind it: what it frees it also gives away, or it says when to look again. What is too
+//! much for one transaction is cut off and planned anew, so no step may need a later one.
 
 mod lobby;
 mod matchmaking;
@@ -12,8 +13,6 @@ use omgservers_protocol::config::{DeploymentConfig, RuntimeQualifier, VersionCon
 use omgservers_protocol::id::{ClientId, MatchId};
 use omgservers_protocol::message::{DisconnectReason, ProvisioningStage, ProvisioningStatus};
 
-/// New lobbies and matches in one plan, so that one transaction stays small; the rest follows at once.
-const CREATED_MAX: usize = 256;
 /// The shortest time between two looks, milliseconds.
 const AGAIN_MIN_MS: u64 = 50;
 
@@ -63,8 +62,33 @@ pub struct Seat {
     pub wanted_mode: Option<String>,
     /// Place in the line.
     pub line: i64,
+    /// The last status that it was told.
+    pub told: Option<ProvisioningStatus>,
     /// It was told to go and is on its way out.
     pub is_dismissed: bool,
+}
+
+/// How much is done at the same time.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Steps of one plan, so that its transaction stays small; the rest follows at once. Players who come to a match
+    /// together are not parted: there may be so many steps more.
+    pub steps: usize,
+    /// Lobbies, and as many matches, that start for players who wait. When one is ready, the next may follow.
+    pub starting: usize,
+    /// Those that start before anybody wants them do so only while fewer than this are starting.
+    pub starting_spares: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            steps: 512,
+            // Twice the jobs of an instance: while one half starts, the other is being placed.
+            starting: 64,
+            starting_spares: 8,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +104,7 @@ pub struct Cell<'a> {
     pub failure: Option<String>,
     /// An empty venue beyond the wanted number goes after this time.
     pub empty_ms: u64,
+    pub limits: Limits,
 }
 
 #[derive(Debug, Clone)]
@@ -103,7 +128,7 @@ pub enum Step {
     Queue {
         client: ClientId,
     },
-    /// The client hears why it waits, or why it was moved. Told only when it is news.
+    /// The client hears why it waits, or why it was moved.
     Tell {
         client: ClientId,
         status: ProvisioningStatus,
@@ -120,7 +145,6 @@ pub enum Step {
 pub struct Plan {
     pub steps: Vec<Step>,
     pub again_in_ms: Option<u64>,
-    created: usize,
 }
 
 impl Plan {
@@ -129,20 +153,24 @@ impl Plan {
         self.again_in_ms = Some(self.again_in_ms.map_or(ms, |earlier| earlier.min(ms)));
     }
 
-    /// Creates a lobby or match, or leaves that to the next plan. Says whether it did.
-    fn create(&mut self, step: Step) -> bool {
-        if self.created == CREATED_MAX {
-            self.again_in(AGAIN_MIN_MS);
-            return false;
+    /// Leaves to the next plan, at once, what is too much for this one.
+    fn cut(&mut self, steps_max: usize) {
+        let mut end = steps_max;
+        while end < self.steps.len() && are_together(&self.steps[..end], &self.steps[end]) {
+            end += 1;
         }
-        self.created += 1;
-        self.steps.push(step);
-        true
+        if end < self.steps.len() {
+            self.steps.truncate(end);
+            self.again_in_ms = Some(0);
+        }
     }
 
+    /// Tells the client unless it is no news.
     fn tell(&mut self, seat: &Seat, status: ProvisioningStatus) {
-        let client = seat.client;
-        self.steps.push(Step::Tell { client, status });
+        if !seat.told.as_ref().is_some_and(|told| is_same(told, &status)) {
+            let client = seat.client;
+            self.steps.push(Step::Tell { client, status });
+        }
     }
 
     fn disconnect(&mut self, seat: &Seat) {
@@ -180,7 +208,20 @@ pub fn plan(cell: &Cell<'_>) -> Plan {
         CellState::Draining => drain(cell, &seating, &mut plan),
         CellState::Closing => close(cell, &mut plan),
     }
+    plan.cut(cell.limits.steps);
     plan
+}
+
+/// Whether the next step brings another player to the match that the last one brought a player to.
+fn are_together(steps: &[Step], next: &Step) -> bool {
+    let to_match = |step: &Step| match step {
+        Step::Move {
+            venue, group: Some(_), ..
+        } => Some(*venue),
+        _ => None,
+    };
+    let last = steps.last().and_then(to_match);
+    last.is_some() && last == to_match(next)
 }
 
 /// Who sits where, so that nobody has to search.
@@ -208,9 +249,15 @@ impl<'a> Seating<'a> {
         (venue.state != VenueState::Gone).then_some(venue)
     }
 
-    /// Why the client lost its place.
+    /// Why the client lost its place, a moment ago.
     fn loss(&self, seat: &Seat) -> Option<String> {
-        self.venues.get(&seat.venue?)?.reason.clone()
+        let Some(venue) = seat.venue else {
+            // It queued in the plan before, and has not yet been told its position.
+            let told = seat.told.as_ref()?;
+            let is_loss = told.stage == ProvisioningStage::Queued && told.position.is_none();
+            return told.detail.clone().filter(|_| is_loss);
+        };
+        self.venues.get(&venue)?.reason.clone()
     }
 
     fn members(&self, venue: &Venue) -> &[&'a Seat] {
@@ -265,6 +312,10 @@ fn close(cell: &Cell<'_>, plan: &mut Plan) {
     for venue in living(cell) {
         plan.remove(venue, "the deployment was deleted");
     }
+}
+
+fn is_same(a: &ProvisioningStatus, b: &ProvisioningStatus) -> bool {
+    (a.stage, a.position, &a.detail) == (b.stage, b.position, &b.detail)
 }
 
 fn starting(progress: Option<&str>) -> ProvisioningStatus {

@@ -6,10 +6,12 @@ use omgservers_protocol::config::{ModeConfig, RuntimeQualifier};
 use omgservers_protocol::id::ClientId;
 use omgservers_service::plan::cell::{CellState, Plan, Step, VenueId, VenueState};
 
-use crate::world::{EMPTY_MS, GONE, Job, Life, SeatRow, VenueRow, World};
+use crate::world::{EMPTY_MS, Job, Life, SeatRow, VenueRow, World};
 
 /// A plan that wants to look again so soon knows that it left something to do, milliseconds.
 const SOON_MS: u64 = 50;
+/// Players of the largest match.
+const TOGETHER: usize = 5;
 
 /// Right after the steps were applied.
 pub(crate) fn carried_out(world: &World, before: &BTreeMap<ClientId, SeatRow>, plan: &Plan) {
@@ -45,7 +47,9 @@ pub(crate) fn carried_out(world: &World, before: &BTreeMap<ClientId, SeatRow>, p
         }
     }
     limits(world);
-    if plan.again_in_ms != Some(SOON_MS) {
+    let most = world.limits.steps + TOGETHER;
+    assert!(plan.steps.len() < most, "seed {seed}: {} steps", plan.steps.len());
+    if plan.again_in_ms.is_none_or(|ms| ms > SOON_MS) {
         nothing_is_left(world, plan);
     }
 }
@@ -65,8 +69,8 @@ fn nothing_is_left(world: &World, plan: &Plan) {
         if let Step::Tell { client, status } = step
             && !queued.contains(client)
         {
-            let told = world.seats[client].told.as_deref();
-            assert_eq!(told, Some(format!("{status:?}").as_str()), "seed {seed}: {client}");
+            let told = &world.seats[client].told;
+            panic!("seed {seed}: {client} was told {told:?} and not {status:?}");
         }
     }
 }
@@ -86,6 +90,13 @@ fn limits(world: &World) {
     assert!(
         lobbies <= world.config.max_lobbies as usize,
         "seed {seed}: {lobbies} lobbies"
+    );
+    let starting = living(world)
+        .filter(|(_, row)| row.state == VenueState::Pending)
+        .count();
+    assert!(
+        starting <= 2 * world.limits.starting,
+        "seed {seed}: {starting} are starting"
     );
     let max = world.config.matchmaker.max_matches as usize;
     assert!(matches <= max, "seed {seed}: {matches} matches");
@@ -126,7 +137,7 @@ pub(crate) fn settled(world: &World) {
             !matches!(place, Some(None)),
             "seed {seed}: {client} sits in a place that is gone"
         );
-        assert_ne!(seat.told.as_deref(), Some(GONE), "seed {seed}: {client} was to go");
+        assert!(!seat.is_dismissed, "seed {seed}: {client} was to go");
         match world.state {
             CellState::Active if seat.venue.is_none() => waits_for_lobby(world, *client, seat),
             CellState::Active => waits_for_match(world, *client, seat),
@@ -187,7 +198,7 @@ fn waits_for_lobby(world: &World, client: ClientId, seat: &SeatRow) {
         count, world.config.max_lobbies,
         "seed {seed}: {client} waits though there may be another lobby"
     );
-    let told = seat.told.as_deref().unwrap_or_default();
+    let told = format!("{:?}", seat.told);
     assert!(
         told.contains("all lobbies are full"),
         "seed {seed}: {client} was told {told}"
@@ -200,7 +211,7 @@ fn waits_for_match(world: &World, client: ClientId, seat: &SeatRow) {
     };
     let seed = world.seed;
     let mode = world.version.mode(wish).expect("wishes are for modes that exist");
-    let told = seat.told.as_deref().unwrap_or_default();
+    let told = format!("{:?}", seat.told);
     assert!(told.contains("Matchmaking"), "seed {seed}: {client} was told {told}");
     let in_line: Vec<&SeatRow> = world
         .seats

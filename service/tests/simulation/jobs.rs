@@ -3,11 +3,12 @@
 
 use omgservers_protocol::config::RuntimeQualifier;
 use omgservers_protocol::id::{ClientId, DeploymentId, HostId, RuntimeId};
+use omgservers_protocol::message::{ProvisioningStage, ProvisioningStatus};
 use omgservers_service::plan::cell::{Cell, Plan, Seat, Step, Venue, VenueId, VenueState, plan};
 use omgservers_service::plan::placement::{Demand, Host, place};
 
 use crate::check;
-use crate::world::{EMPTY_MS, GONE, Job, Life, Runtime, VenueRow, World};
+use crate::world::{EMPTY_MS, Job, Life, Runtime, VenueRow, World};
 
 const RETRY_MAX_S: u64 = 60;
 /// Jobs until a world is said to never come to rest.
@@ -106,7 +107,8 @@ impl World {
                 group: row.group.clone(),
                 wanted_mode: row.wanted_mode.clone(),
                 line: row.line,
-                is_dismissed: row.told.as_deref() == Some(GONE),
+                told: row.told.clone(),
+                is_dismissed: row.is_dismissed,
             })
             .collect();
         seats.sort_by_key(|seat| seat.line);
@@ -128,6 +130,7 @@ impl World {
             retry_in_ms: self.retry_at.saturating_sub(self.now),
             failure: self.failure.clone(),
             empty_ms: EMPTY_MS,
+            limits: self.limits,
         })
     }
 
@@ -170,7 +173,12 @@ impl World {
                 let seat = self.seats.get_mut(client).expect("a client that queues has a seat");
                 let left = seat.venue.take();
                 let reason = left.and_then(|venue| self.venues.get(&venue)?.reason.clone());
-                (seat.group, seat.wanted_mode, seat.told) = (None, None, reason);
+                (seat.group, seat.wanted_mode) = (None, None);
+                seat.told = reason.map(|reason| ProvisioningStatus {
+                    stage: ProvisioningStage::Queued,
+                    position: None,
+                    detail: Some(reason),
+                });
                 seat.generation += 1;
                 if let Some(venue) = left {
                     self.append(Job::Venue(venue));
@@ -179,17 +187,15 @@ impl World {
             }
             Step::Tell { client, status } => {
                 let seat = self.seats.get_mut(client).expect("a client that is told has a seat");
-                let text = Some(format!("{status:?}"));
-                if seat.told != text {
-                    seat.told = text;
-                    self.append(Job::Seat(*client));
-                }
+                seat.told = Some(status.clone());
+                self.append(Job::Seat(*client));
             }
             Step::Disconnect { client, .. } => {
                 let seat = self.seats.get_mut(client).expect("a client that goes has a seat");
                 let left = seat.venue.take();
+                (seat.group, seat.wanted_mode, seat.told) = (None, None, None);
                 seat.generation += 1;
-                seat.told = Some(GONE.into());
+                seat.is_dismissed = true;
                 if let Some(venue) = left {
                     self.append(Job::Venue(venue));
                 }
@@ -362,7 +368,7 @@ impl World {
             self.leave(id);
             return Outcome::Done;
         };
-        if seat.told.as_deref() == Some(GONE) {
+        if seat.is_dismissed {
             self.leave(id);
             return Outcome::Done;
         }

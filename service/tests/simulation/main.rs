@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use omgservers_protocol::config::{DeploymentConfig, GroupConfig, ModeConfig, RuntimeQualifier, VersionConfig};
 use omgservers_protocol::id::{ClientId, MatchId};
-use omgservers_service::plan::cell::{Cell, CellState, Seat, Step, Venue, VenueState, plan};
+use omgservers_service::plan::cell::{Cell, CellState, Limits, Seat, Step, Venue, VenueState, plan};
 use world::World;
 
 const SEEDS: u64 = 1_000;
@@ -92,6 +92,7 @@ fn a_plan_for_ten_thousand_players_takes_milliseconds() {
         group: None,
         wanted_mode: wish.map(str::to_owned),
         line: id,
+        told: None,
         is_dismissed: false,
     };
     let lobbies = || (0..1_000).map(|id| venue(id, None));
@@ -137,6 +138,10 @@ fn a_plan_for_ten_thousand_players_takes_milliseconds() {
             retry_in_ms: 0,
             failure: None,
             empty_ms: 16_000,
+            limits: Limits {
+                steps: usize::MAX,
+                ..Limits::default()
+            },
         };
         let begun = Instant::now();
         let plan = plan(&cell);

@@ -6,7 +6,8 @@ use omgservers_protocol::config::{
     DeploymentConfig, GroupConfig, ModeConfig, RuntimeQualifier, SpareMatches, VersionConfig,
 };
 use omgservers_protocol::id::{ClientId, HostId};
-use omgservers_service::plan::cell::{CellState, VenueId, VenueState};
+use omgservers_protocol::message::ProvisioningStatus;
+use omgservers_service::plan::cell::{CellState, Limits, VenueId, VenueState};
 
 use crate::random::Random;
 
@@ -35,14 +36,12 @@ pub(crate) struct SeatRow {
     pub(crate) generation: u64,
     pub(crate) wanted_mode: Option<String>,
     pub(crate) line: i64,
-    pub(crate) told: Option<String>,
+    pub(crate) told: Option<ProvisioningStatus>,
+    pub(crate) is_dismissed: bool,
 }
 
 /// An empty venue that is not wanted goes after this time.
 pub(crate) const EMPTY_MS: u64 = 16_000;
-
-/// Told to somebody who is to go.
-pub(crate) const GONE: &str = "GONE";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -82,6 +81,7 @@ pub(crate) struct World {
     pub(crate) state: CellState,
     pub(crate) version: VersionConfig,
     pub(crate) config: DeploymentConfig,
+    pub(crate) limits: Limits,
     pub(crate) venues: BTreeMap<VenueId, VenueRow>,
     pub(crate) seats: BTreeMap<ClientId, SeatRow>,
     pub(crate) runtimes: BTreeMap<VenueId, Runtime>,
@@ -104,6 +104,16 @@ impl World {
         let version = version();
         let config = config(&mut random);
         assert_eq!(version.check().and_then(|()| config.check(&version)), Ok(()));
+        // In every other world plans are cut, and starts wait for each other.
+        let limits = if random.one_in(2) {
+            Limits::default()
+        } else {
+            Limits {
+                steps: random.between(1, 6) as usize,
+                starting: random.between(1, 3) as usize,
+                starting_spares: 1,
+            }
+        };
         let hosts = (1..=3).map(|id| {
             let containers = i64::from(random.between(2, 5));
             (
@@ -122,6 +132,7 @@ impl World {
             state: CellState::Active,
             version,
             config,
+            limits,
             venues: BTreeMap::new(),
             seats: BTreeMap::new(),
             runtimes: BTreeMap::new(),

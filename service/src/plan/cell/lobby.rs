@@ -78,7 +78,9 @@ fn enter(seating: &Seating<'_>, seat: &Seat, lobby: &Venue, plan: &mut Plan) {
             position: None,
             detail: Some(reason),
         };
-        plan.tell(seat, status);
+        // The step that moves it made it forget what it was told before.
+        let client = seat.client;
+        plan.steps.push(Step::Tell { client, status });
     }
 }
 
@@ -91,9 +93,11 @@ fn start(cell: &Cell<'_>, open: &[Lobby<'_>], pending: &[&Venue], left_over: &[&
     let for_minimum = (cell.config.min_lobbies as usize).saturating_sub(running);
     let mut created = 0;
     if cell.retry_in_ms == 0 {
-        let wanted = for_players.max(for_minimum).min(allowed);
-        created = (0..wanted).take_while(|_| plan.create(Step::CreateLobby)).count();
+        let for_players = for_players.min(cell.limits.starting.saturating_sub(pending.len()));
+        let for_minimum = for_minimum.min(cell.limits.starting_spares.saturating_sub(pending.len()));
+        created = for_players.max(for_minimum).min(allowed);
     }
+    plan.steps.extend((0..created).map(|_| Step::CreateLobby));
     let coming = (pending.len() + created).saturating_mul(room);
     let soon = starting(pending.iter().find_map(|venue| venue.progress.as_deref()));
     let later = if allowed == created {

@@ -34,14 +34,37 @@ pub(super) fn plan(cell: &Cell<'_>, seating: &Seating<'_>, plan: &mut Plan) -> B
         gather(mode, nearly, line, &mut parties, plan);
     }
     let mut idle = idle(cell, seating, &taken);
-    let mut matches = matches(cell).count();
+    let mut there = There::of(cell);
     // Whoever has waited longest gets the last match, whatever the mode.
     parties.sort_by_key(|party| party.players.first().map(|seat| seat.line));
     for party in &parties {
-        start(cell, party, &mut idle, &mut matches, plan);
+        start(cell, party, &mut idle, &mut there, plan);
     }
-    keep_spares(cell, &idle, matches, plan);
+    keep_spares(cell, &idle, there, plan);
     moved
+}
+
+/// Matches when the plan is done.
+struct There {
+    all: usize,
+    starting: usize,
+}
+
+impl There {
+    fn of(cell: &Cell<'_>) -> Self {
+        let is_starting = |venue: &&Venue| venue.state == VenueState::Pending;
+        Self {
+            all: matches(cell).count(),
+            starting: matches(cell).filter(is_starting).count(),
+        }
+    }
+
+    fn create(&mut self, mode: &str, plan: &mut Plan) {
+        let mode = mode.to_owned();
+        plan.steps.push(Step::CreateMatch { mode });
+        self.all += 1;
+        self.starting += 1;
+    }
 }
 
 fn matches<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Venue> {
@@ -267,21 +290,22 @@ fn idle<'a>(cell: &'a Cell<'_>, seating: &Seating<'_>, taken: &BTreeSet<VenueId>
 }
 
 /// Starts a match for the party, in the place of an idle one if there may be no more.
-fn start(cell: &Cell<'_>, party: &Party<'_>, idle: &mut Vec<&Venue>, matches: &mut usize, plan: &mut Plan) {
+fn start(cell: &Cell<'_>, party: &Party<'_>, idle: &mut Vec<&Venue>, there: &mut There, plan: &mut Plan) {
     let max = cell.config.matchmaker.max_matches as usize;
-    let is_full = *matches >= max;
-    let status = if *matches > max || is_full && idle.is_empty() {
+    let is_full = there.all >= max;
+    let status = if there.all > max || is_full && idle.is_empty() {
         let detail = "all matches are taken, waiting for one to end";
         matchmaking(ProvisioningStage::Matchmaking, detail.into())
     } else if cell.retry_in_ms > 0 {
         failed(cell)
     } else {
-        let mode = party.mode.to_owned();
-        if plan.create(Step::CreateMatch { mode }) {
-            match idle.pop_if(|_| is_full) {
-                Some(venue) => plan.remove(venue, "players needed its place"),
-                None => *matches += 1,
+        if there.starting < cell.limits.starting {
+            if let Some(venue) = idle.pop_if(|_| is_full) {
+                plan.remove(venue, "players needed its place");
+                there.all -= 1;
+                there.starting -= usize::from(venue.state == VenueState::Pending);
             }
+            there.create(party.mode, plan);
         }
         starting(None)
     };
@@ -291,7 +315,7 @@ fn start(cell: &Cell<'_>, party: &Party<'_>, idle: &mut Vec<&Venue>, matches: &m
 }
 
 /// Keeps as many idle matches as are wanted: starts those that are missing, ends those that are too many.
-fn keep_spares(cell: &Cell<'_>, idle: &[&Venue], mut matches: usize, plan: &mut Plan) {
+fn keep_spares(cell: &Cell<'_>, idle: &[&Venue], mut there: There, plan: &mut Plan) {
     let config = &cell.config.matchmaker;
     let wanted = |mode: &str| config.modes.get(mode).map_or(0, |spares| spares.min_matches);
     let (mut open, mut all) = (BTreeMap::new(), BTreeMap::new());
@@ -311,7 +335,7 @@ fn keep_spares(cell: &Cell<'_>, idle: &[&Venue], mut matches: usize, plan: &mut 
             VenueState::Pending | VenueState::Gone => false,
         };
         if is_surplus && plan.remove_when_empty(cell, venue) {
-            matches -= 1;
+            there.all -= 1;
         }
     }
     if cell.retry_in_ms > 0 {
@@ -319,10 +343,10 @@ fn keep_spares(cell: &Cell<'_>, idle: &[&Venue], mut matches: usize, plan: &mut 
     }
     for mode in config.modes.keys().filter(|mode| cell.version.mode(mode).is_some()) {
         for _ in all.get(mode.as_str()).copied().unwrap_or(0)..wanted(mode) {
-            if matches >= config.max_matches as usize || !plan.create(Step::CreateMatch { mode: mode.clone() }) {
+            if there.all >= config.max_matches as usize || there.starting >= cell.limits.starting_spares {
                 return;
             }
-            matches += 1;
+            there.create(mode, plan);
         }
     }
 }
