@@ -375,6 +375,25 @@ async fn announce(tx: &mut Tx, kind: Kind, keys: impl IntoIterator<Item = i64>) 
     Ok(())
 }
 
+/// Ends all lobbies and matches of a deployment, or all of one kind.
+pub(super) async fn end_venues(
+    tx: &mut Tx,
+    deployment: DeploymentId,
+    qualifier: Option<RuntimeQualifier>,
+    reason: &str,
+) -> Result<()> {
+    let ended: Vec<i64> = sqlx::query_scalar(
+        "update venue set state = 'GONE', reason = $3 \
+         where deployment_id = $1 and qualifier = coalesce($2, qualifier) and state <> 'GONE' returning id",
+    )
+    .bind(deployment)
+    .bind(qualifier.map(RuntimeQualifier::as_str))
+    .bind(reason)
+    .fetch_all(&mut **tx)
+    .await?;
+    announce(tx, Kind::Venue, ended).await
+}
+
 /// Stamps the venue that a client is about to leave, if it was the last one there.
 async fn stamp_empty(tx: &mut Tx, venue: MatchId, client: ClientId) -> Result<()> {
     sqlx::query(

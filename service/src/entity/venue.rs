@@ -173,14 +173,8 @@ pub async fn delete_matchmaker(app: &App, by: &Actor, call: dev::DeleteMatchmake
         .bind(deployment)
         .execute(&mut *tx)
         .await?;
-    let matches: Vec<MatchId> =
-        sqlx::query_scalar("select id from venue where deployment_id = $1 and qualifier = 'MATCH' and state <> 'GONE'")
-            .bind(deployment)
-            .fetch_all(&mut *tx)
-            .await?;
-    for venue in matches {
-        end(&mut tx, venue, "the matchmaker was deleted by its developer").await?;
-    }
+    let reason = "the matchmaker was deleted by its developer";
+    cell::end_venues(&mut tx, deployment, Some(RuntimeQualifier::Match), reason).await?;
     audit::note(app, &mut tx, by, "delete-matchmaker", Some(tenant), id, None).await?;
     event::append(&mut tx, Kind::Cell, deployment.get()).await?;
     tx.commit().await?;
@@ -316,18 +310,11 @@ pub(super) async fn details(app: &App, deployment: dev::Deployment) -> Result<de
 /// Ends every lobby and match of a deployment; new ones follow. It is nobody's failure, so nothing waits for it.
 pub async fn restart(app: &App, id: DeploymentId, reason: &str) -> Result<()> {
     let mut tx = app.db.begin(id.get()).await?;
-    let venues: Vec<MatchId> =
-        sqlx::query_scalar("select id from venue where deployment_id = $1 and state <> 'GONE' order by id for update")
-            .bind(id)
-            .fetch_all(&mut *tx)
-            .await?;
-    for venue in venues {
-        end(&mut tx, venue, reason).await?;
-    }
     sqlx::query("update cell set failures = 0, failure = null, retry_at = now() where deployment_id = $1")
         .bind(id)
         .execute(&mut *tx)
         .await?;
+    cell::end_venues(&mut tx, id, None, reason).await?;
     event::append(&mut tx, Kind::Cell, id.get()).await?;
     tx.commit().await
 }
