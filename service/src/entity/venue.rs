@@ -283,16 +283,23 @@ pub(super) async fn details(app: &App, deployment: dev::Deployment) -> Result<de
             .bind(deployment.id)
             .fetch_optional(&mut *tx)
             .await?;
+    // Not among all venues: behind many matches they would not be found.
+    let lobbies: Vec<(LobbyId, OffsetDateTime)> = sqlx::query_as(
+        "select id, created from venue where deployment_id = $1 and qualifier = 'LOBBY' and state <> 'GONE' order by id limit $2",
+    )
+    .bind(deployment.id)
+    .bind(i64::from(super::DETAILS_MAX))
+    .fetch_all(&mut *tx)
+    .await?;
     let venues = page(&mut tx, deployment.id, None, &super::details_page()).await?.items;
     Ok(dev::DeploymentDetails {
         deployment,
-        lobby_refs: venues
-            .iter()
-            .filter(|venue| venue.qualifier == "LOBBY" && venue.state != "GONE")
-            .map(|venue| dev::LobbyRefRow {
-                id: venue.id,
-                created: venue.created.clone(),
-                lobby_id: venue.id,
+        lobby_refs: lobbies
+            .into_iter()
+            .map(|(id, created)| dev::LobbyRefRow {
+                id,
+                created: timestamp(created),
+                lobby_id: id,
             })
             .collect(),
         matchmaker_refs: matchmaker
