@@ -20,6 +20,9 @@ use crate::address::Proxies;
 use crate::api::Origins;
 use crate::host::RegistryLogin;
 
+/// User of databases if none is named.
+const DATABASE_USERNAME: &str = "omgservers";
+
 /// The control plane of OMGSERVERS: API, state, planners and workers.
 #[derive(Parser, Clone)]
 #[command(name = "omgservers-service", version, args_override_self = true, after_help = setting::AFTER_HELP)]
@@ -62,8 +65,8 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
     /// User of databases whose address names none.
-    #[arg(long, env = "OMGSERVERS_DATABASE_USERNAME")]
-    pub database_username: Option<String>,
+    #[arg(long, env = "OMGSERVERS_DATABASE_USERNAME", default_value = DATABASE_USERNAME)]
+    pub database_username: String,
     /// Its password.
     #[arg(long, env = "OMGSERVERS_DATABASE_PASSWORD", hide_env_values = true)]
     pub database_password: Option<String>,
@@ -379,24 +382,31 @@ impl Config {
 
     /// Puts user and password into the addresses of the databases that name none.
     fn add_database_user(&mut self) -> anyhow::Result<()> {
-        let (user, password) = (self.database_username.as_deref(), self.database_password.as_deref());
-        if user.is_none() && password.is_none() {
+        let Some(first) = &mut self.database_url else {
+            ensure!(
+                self.database_username == DATABASE_USERNAME && self.database_password.is_none(),
+                "OMGSERVERS_DATABASE_USERNAME or OMGSERVERS_DATABASE_PASSWORD is set but OMGSERVERS_DATABASE_URL is not"
+            );
             return Ok(());
-        }
-        let first = self.database_url.as_mut();
-        let first =
-            first.context("OMGSERVERS_DATABASE_USERNAME or _PASSWORD is set but OMGSERVERS_DATABASE_URL is not")?;
-        for address in std::iter::once(first).chain(&mut self.more_database_urls) {
+        };
+        let more = (1..).map(|index| format!("OMGSERVERS_DATABASES_{index}__URL"));
+        let more = more.zip(&mut self.more_database_urls);
+        for (name, address) in std::iter::once(("OMGSERVERS_DATABASE_URL".to_owned(), first)).chain(more) {
             // Without the cause: it may quote a password.
             let mut url = Url::parse(address)
                 .ok()
-                .context("the address of a database is not valid")?;
-            let refused = |()| anyhow::anyhow!("the address of a database names no host");
-            if let Some(user) = user.filter(|_| url.username().is_empty()) {
-                url.set_username(user).map_err(refused)?;
+                .with_context(|| format!("{name} is not an address such as `postgres://host:5432/omgservers`"))?;
+            let asks = |url: &Url, key: &str| url.query_pairs().any(|(known, _)| known == key);
+            if url.username().is_empty() && !asks(&url, "user") && url.set_username(&self.database_username).is_err() {
+                // One that names its socket among the parameters has no host to put it before.
+                url.query_pairs_mut().append_pair("user", &self.database_username);
             }
-            if let Some(password) = password.filter(|_| url.password().is_none()) {
-                url.set_password(Some(password)).map_err(refused)?;
+            if let Some(password) = &self.database_password
+                && url.password().is_none()
+                && !asks(&url, "password")
+                && url.set_password(Some(password)).is_err()
+            {
+                url.query_pairs_mut().append_pair("password", password);
             }
             *address = url.into();
         }
@@ -676,9 +686,21 @@ mod tests {
         );
         assert_eq!(second, "postgres://me:p%40ss%2Fw%3Ard@b/omg");
         assert_eq!(url("postgres://you:secret@a/omg").0, "postgres://you:secret@a/omg");
+        assert_eq!(
+            url("postgres:///omg?host=/run/postgresql").0,
+            "postgres:///omg?host=/run/postgresql&user=me&password=p%40ss%2Fw%3Ard"
+        );
+        let socket = "postgres:///omg?host=/run/postgresql&user=you&password=secret";
+        assert_eq!(url(socket).0, socket);
+        let default = read(&["--database-url=postgres://a/omg"], &[]).unwrap().database_url;
+        assert_eq!(default.as_deref(), Some("postgres://omgservers@a/omg"));
         assert!(read(&credentials, &[]).is_err(), "embedded Postgres has no password");
         let refused = read(&[&credentials[..], &["--database-url", "p@ss"]].concat(), &[]);
-        assert!(!refused.err().unwrap().to_string().contains("p@ss"));
+        let refused = refused.err().unwrap().to_string();
+        assert!(
+            refused.starts_with("OMGSERVERS_DATABASE_URL") && !refused.contains("p@ss"),
+            "{refused}"
+        );
     }
 
     #[test]
