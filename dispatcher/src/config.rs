@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use omgservers_protocol::setting::{self, Alias};
+use omgservers_protocol::setting::{self, Alias, Environment};
 use omgservers_protocol::text::{self, Text};
 use omgservers_protocol::trace;
 
@@ -127,19 +127,13 @@ pub const ALIASES: [Alias; 8] = [
 impl Config {
     /// From the command line and the environment of this process.
     pub fn load() -> anyhow::Result<Self> {
-        Self::read(std::env::args_os(), &|name| {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads variables by hand")]
-            std::env::var(name).ok()
-        })
+        let environment = Environment::new(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+        Self::read(std::env::args_os(), &environment)
     }
 
-    fn read(
-        given: impl IntoIterator<Item = OsString>,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> anyhow::Result<Self> {
+    fn read(given: impl IntoIterator<Item = OsString>, environment: &Environment) -> anyhow::Result<Self> {
         let command = Self::command();
-        let arguments = setting::arguments(&command, &ALIASES, given, variable).map_err(anyhow::Error::msg)?;
-        let matches = command.clone().get_matches_from(arguments);
+        let matches = setting::matches(&command, &ALIASES, given, environment).map_err(anyhow::Error::msg)?;
         let mut config = Self::from_arg_matches(&matches)?;
         config.without_effect = setting::without_effect(&command, &matches);
         Ok(config)
@@ -147,7 +141,8 @@ impl Config {
 
     /// The settings that tests start from: free ports on loopback, these instances of the service.
     pub fn for_tests(service_uri: Vec<ServiceUri>, user_password: &str) -> Self {
-        let mut config = Self::parse_from(["omgservers-dispatcher", "--user-password", user_password]);
+        let given = ["omgservers-dispatcher", "--user-password", user_password].map(OsString::from);
+        let mut config = Self::read(given, &Environment::default()).expect("the defaults are good");
         config.http_address = std::net::Ipv4Addr::LOCALHOST.into();
         config.http_port = 0;
         config.management_port = 0;
@@ -255,6 +250,12 @@ mod tests {
 
     use super::*;
 
+    fn read(variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::new(variables).map_err(anyhow::Error::msg)?;
+        Config::read(["dispatcher".into()], &environment)
+    }
+
     #[test]
     fn the_names_of_the_settings_are_unique_and_secrets_are_not_shown() {
         Config::command().debug_assert();
@@ -287,13 +288,29 @@ mod tests {
                 "{name} has a meaning of its own"
             );
         }
-        let given = ["dispatcher", "--user-password=x", "--server-public-key=mine"].map(OsString::from);
-        let config = Config::read(given, &|name| {
-            (name == "OMGSERVERS_IDLE_CONNECTION_TIMEOUT").then(|| "30".to_owned())
-        })
+        let config = read(&[
+            ("OMGSERVERS_DISPATCHER_USER_PASSWORD", "x"),
+            ("OMGSERVERS_PUBLIC_KEY_LOCATION", "mine"),
+            ("OMGSERVERS_IDLE_CONNECTION_TIMEOUT", "30"),
+        ])
         .unwrap();
         assert_eq!(config.idle_timeout, Duration::from_secs(30));
         assert_eq!(config.without_effect, ["OMGSERVERS_SERVER_PUBLIC_KEY"]);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_by_its_variable() {
+        let refused = read(&[]).unwrap_err().to_string();
+        assert_eq!(refused, "not set: OMGSERVERS_DISPATCHER_USER_PASSWORD");
+        let password = ("OMGSERVERS_DISPATCHER_USER_PASSWORD", "hunter2");
+        for (name, value) in [
+            ("OMGSERVERS_PING_INTERVAL", "often"),
+            ("OMGSERVERS_IDLE_CONNECTION_TIMEOUT", "never"),
+            ("OMGSERVERS_SERVICE_URI", "http://a,https://b"),
+        ] {
+            let refused = read(&[password, (name, value)]).unwrap_err().to_string();
+            assert!(refused.starts_with(name) && !refused.contains("hunter2"), "{refused}");
+        }
     }
 
     #[test]

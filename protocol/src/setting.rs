@@ -1,10 +1,13 @@
-//! Settings of the two servers that clap alone cannot read: by the names of other versions, and secrets from files. Knows
-//! no setting itself.
+//! Settings of the two servers that clap alone cannot read: by the names of other versions, and secrets from files. What
+//! is refused is named by the variable that it came from. Knows no setting itself.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 /// The heading of options that are there so that an older installation's environment is not refused.
 pub const WITHOUT_EFFECT: &str = "Accepted for compatibility, without effect";
@@ -15,50 +18,119 @@ pub const AFTER_HELP: &str = "Every secret can be read from a file: add `_FILE` 
 /// A name of another version, and the variable that it stands for.
 pub type Alias = (&'static str, &'static str);
 
-/// The arguments of a program, preceded by what the environment says by the names of `aliases` and in files of secrets.
-/// The variable itself and the command line win over both.
-pub fn arguments(
+/// The variables of a process. An empty one counts as unset, except where nothing is a value.
+#[derive(Debug, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Variables of others that are not text are left out, ours are refused.
+    pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, String> {
+        let mut known = BTreeMap::new();
+        for (name, value) in variables {
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => _ = known.insert(name, value),
+                Err(_) if name.starts_with("OMGSERVERS_") => return Err(format!("{name} is not valid UTF-8")),
+                Err(_) => {}
+            }
+        }
+        Ok(Self(known))
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name)?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// A secret, from its variable or from the file that another one names.
+    pub fn secret(&self, name: &str) -> Result<Option<String>, String> {
+        let file_name = format!("{name}_FILE");
+        match (self.get(name), self.get(&file_name)) {
+            (Some(_), Some(_)) => Err(format!("both {name} and {file_name} are set")),
+            (value, None) => Ok(value.map(str::to_owned)),
+            (None, Some(path)) => read(&file_name, path).map(Some),
+        }
+    }
+
+    /// What is said about an option, by its variable or else by one of another version; and which one that is.
+    fn find<'a>(&self, argument: &'a Arg, aliases: &'a [Alias]) -> Result<Option<(&'a str, String)>, String> {
+        let Some(name) = argument.get_env().and_then(|name| name.to_str()) else {
+            return Ok(None);
+        };
+        let may_be_empty = argument.get_num_args().is_some_and(|number| number.min_values() == 0);
+        let others = aliases.iter().filter(|(_, stands_for)| *stands_for == name);
+        for name in std::iter::once(name).chain(others.map(|(other, _)| *other)) {
+            let value = match argument.is_hide_env_values_set() {
+                true => self.secret(name)?,
+                false if may_be_empty => self.0.get(name).cloned(),
+                false => self.get(name).map(str::to_owned),
+            };
+            if let Some(value) = value {
+                return Ok(Some((name, value)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads the command line, and from the environment what that leaves open. Answers `--help` and `--version` itself.
+pub fn matches(
     command: &Command,
     aliases: &[Alias],
     given: impl IntoIterator<Item = OsString>,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<OsString>, String> {
-    let mut given = given.into_iter();
-    let mut arguments: Vec<OsString> = given.next().into_iter().collect();
+    environment: &Environment,
+) -> Result<ArgMatches, String> {
+    let given: Vec<OsString> = given.into_iter().collect();
+    // First, so that no bad value is in the way of help.
+    if let Err(said) = command.clone().try_get_matches_from(&given)
+        && !said.use_stderr()
+    {
+        said.exit();
+    }
+    let mut arguments: Vec<OsString> = given.iter().take(1).cloned().collect();
+    let mut variables = BTreeMap::new();
     for argument in command.get_arguments() {
-        let (Some(option), Some(name)) = (argument.get_long(), argument.get_env().and_then(|name| name.to_str()))
-        else {
+        let Some(option) = argument.get_long().map(|option| format!("--{option}")) else {
             continue;
         };
-        let file = match argument.is_hide_env_values_set() {
-            true => in_file(name, variable)?,
-            false => None,
-        };
-        let other = || {
-            let mut names = aliases.iter().filter(|(_, stands_for)| *stands_for == name);
-            names.find_map(|(other, _)| variable(other))
-        };
-        let value = file.or_else(|| variable(name).is_none().then(other).flatten());
-        arguments.extend(value.map(|value| OsString::from(format!("--{option}={value}"))));
+        let is_it = |given: &OsString| given.to_str().and_then(|given| given.split('=').next()) == Some(&option);
+        if given.iter().any(is_it) {
+            continue;
+        }
+        if let Some((name, value)) = environment.find(argument, aliases)? {
+            arguments.push(format!("{option}={value}").into());
+            variables.insert(option, name);
+        }
     }
-    arguments.extend(given);
-    Ok(arguments)
+    arguments.extend(given.into_iter().skip(1));
+    let without_environment = command.clone().mut_args(|argument| argument.env(Resettable::Reset));
+    without_environment
+        .try_get_matches_from(arguments)
+        .map_err(|error| explain(command, &error, &variables))
 }
 
-/// A secret, from its variable or from the file that another one names.
-pub fn secret(name: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-    Ok(in_file(name, variable)?.or_else(|| variable(name)))
-}
-
-/// What stands in the file that the variable with `_FILE` names.
-fn in_file(name: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
-    let file_name = format!("{name}_FILE");
-    let Some(path) = variable(&file_name) else {
-        return Ok(None);
-    };
-    match variable(name) {
-        Some(_) => Err(format!("both {name} and {file_name} are set")),
-        None => read(&file_name, &path).map(Some),
+/// What is wrong, by the names of the variables where they are meant.
+fn explain(command: &Command, error: &clap::Error, variables: &BTreeMap<String, &str>) -> String {
+    let option = |shown: &str| shown.split([' ', '=']).next().unwrap_or_default().to_owned();
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) => {
+            let missing: Vec<String> = missing.iter().map(|shown| option(shown)).collect();
+            let is_missing = |argument: &&Arg| {
+                let long = argument.get_long().map(|long| format!("--{long}"));
+                long.is_some_and(|long| missing.contains(&long))
+            };
+            let names = command.get_arguments().filter(is_missing);
+            let names: Vec<_> = names.filter_map(|argument| argument.get_env()?.to_str()).collect();
+            format!("not set: {}", names.join(", "))
+        }
+        (_, Some(ContextValue::String(shown))) if variables.contains_key(&option(shown)) => {
+            let reason = text.split("\n\n").next().unwrap_or_default();
+            format!("{}: {reason}", variables[&option(shown)])
+        }
+        _ => text.to_owned(),
     }
 }
 
@@ -104,6 +176,10 @@ mod tests {
         password: Option<String>,
         #[arg(long, env = "TEST_SETTING_QUEUE", default_value = "events", help_heading = WITHOUT_EFFECT)]
         queue: String,
+        #[arg(long, env = "TEST_SETTING_SITES", default_value = "*", num_args = 0..=1, default_missing_value = "")]
+        sites: String,
+        #[arg(long, env = "TEST_SETTING_USER")]
+        user: String,
     }
 
     const ALIASES: [Alias; 2] = [
@@ -116,15 +192,9 @@ mod tests {
         let given = std::iter::once("program")
             .chain(given.iter().copied())
             .map(OsString::from);
-        let variable = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let arguments = arguments(&command, &ALIASES, given, &variable)?;
-        let matches = command
-            .clone()
-            .try_get_matches_from(arguments)
-            .map_err(|error| error.to_string())?;
+        let variables = [("TEST_SETTING_USER", "me")].iter().chain(variables);
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let matches = matches(&command, &ALIASES, given, &Environment::new(variables)?)?;
         let settings = Settings::from_arg_matches(&matches).map_err(|error| error.to_string())?;
         Ok((settings, without_effect(&command, &matches)))
     }
@@ -134,10 +204,46 @@ mod tests {
         assert_eq!(load(&[], &[]).unwrap().0.limit, 7);
         assert_eq!(load(&[], &[("OLD_LIMIT", "8")]).unwrap().0.limit, 8);
         assert_eq!(load(&["--limit", "9"], &[("OLD_LIMIT", "8")]).unwrap().0.limit, 9);
-        // The variable itself is read by clap; here it only has to silence the other name.
         let both = [("OLD_LIMIT", "8"), ("TEST_SETTING_LIMIT", "9")];
-        assert_eq!(load(&[], &both).unwrap().0.limit, 7);
-        assert!(load(&[], &[("OLD_LIMIT", "many")]).unwrap_err().contains("--limit"));
+        assert_eq!(load(&[], &both).unwrap().0.limit, 9);
+        assert_eq!(load(&["--limit=6"], &both).unwrap().0.limit, 6);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_by_where_it_came_from() {
+        let refused = |given: &[&str], variables: &[(&str, &str)]| load(given, variables).unwrap_err();
+        let heard = refused(&[], &[("OLD_LIMIT", "many")]);
+        assert!(heard.starts_with("OLD_LIMIT: ") && heard.contains("many"), "{heard}");
+        let heard = refused(&[], &[("TEST_SETTING_LIMIT", "many"), ("OLD_LIMIT", "8")]);
+        assert!(heard.starts_with("TEST_SETTING_LIMIT: "), "{heard}");
+        let heard = refused(&["--limit", "many"], &[("OLD_LIMIT", "8")]);
+        assert!(heard.contains("--limit") && !heard.contains("OLD_LIMIT"), "{heard}");
+        assert!(load(&["--limit=8"], &[("OLD_LIMIT", "many")]).is_ok());
+        assert_eq!(refused(&[], &[("TEST_SETTING_USER", "")]), "not set: TEST_SETTING_USER");
+        assert!(refused(&["--loud"], &[]).contains("--loud"));
+
+        use std::os::unix::ffi::OsStringExt as _;
+        let no_text = OsString::from_vec(vec![0xff]);
+        let environment = |name: &str| Environment::new([(name.into(), no_text.clone())]);
+        assert!(environment("OMGSERVERS_X").unwrap_err().contains("OMGSERVERS_X"));
+        assert!(environment("OTHER").unwrap().get("OTHER").is_none());
+    }
+
+    #[test]
+    fn an_empty_variable_is_none_unless_nothing_is_a_value() {
+        let empty = [
+            ("TEST_SETTING_LIMIT", ""),
+            ("OLD_LIMIT", "8"),
+            ("TEST_SETTING_PASSWORD", ""),
+            ("TEST_SETTING_PASSWORD_FILE", ""),
+            ("TEST_SETTING_QUEUE", ""),
+            ("TEST_SETTING_SITES", ""),
+        ];
+        let (settings, without_effect) = load(&[], &empty).unwrap();
+        assert_eq!((settings.limit, settings.password.as_deref()), (8, None));
+        assert_eq!((settings.queue.as_str(), settings.sites.as_str()), ("events", ""));
+        assert!(without_effect.is_empty());
+        assert_eq!(load(&[], &[]).unwrap().0.sites, "*");
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use omgservers_protocol::setting::{self, Alias};
+use omgservers_protocol::setting::{self, Alias, Environment};
 use omgservers_protocol::text::{self, Text};
 use omgservers_protocol::token::Role;
 use omgservers_protocol::trace;
@@ -49,10 +50,10 @@ pub struct Config {
     #[arg(long, env = "OMGSERVERS_WEB_DIRECTORY")]
     pub web_directory: Option<PathBuf>,
     /// Sites whose pages may call from a browser, such as `https://play.example`, separated by commas; `*` is every site.
-    #[arg(long, env = "OMGSERVERS_HTTP_CORS_ORIGINS", default_value = "*")]
+    #[arg(long, env = "OMGSERVERS_HTTP_CORS_ORIGINS", default_value = "*", num_args = 0..=1, default_missing_value = "")]
     pub http_cors_origins: Origins,
     /// Proxies whose `X-Forwarded-For` is believed: addresses and networks, separated by commas.
-    #[arg(long, env = "OMGSERVERS_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1")]
+    #[arg(long, env = "OMGSERVERS_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1", num_args = 0..=1, default_missing_value = "")]
     pub trusted_proxies: Proxies,
     /// Requests per second from one address, twice as many at once; 0 is no limit.
     #[arg(long, env = "OMGSERVERS_RATE_LIMIT_ADDRESS", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
@@ -343,39 +344,38 @@ pub struct HostConfig {
 impl Config {
     /// From the command line and the environment of this process.
     pub fn load() -> anyhow::Result<Self> {
-        Self::read(std::env::args_os(), &|name| {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads variables by hand")]
-            std::env::var(name).ok()
-        })
+        let environment = Environment::new(std::env::vars_os()).map_err(anyhow::Error::msg)?;
+        Self::read(std::env::args_os(), &environment)
     }
 
-    fn read(
-        given: impl IntoIterator<Item = OsString>,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> anyhow::Result<Self> {
+    fn read(given: impl IntoIterator<Item = OsString>, environment: &Environment) -> anyhow::Result<Self> {
         let command = Self::command();
-        let arguments = setting::arguments(&command, &ALIASES, given, variable).map_err(anyhow::Error::msg)?;
-        let matches = command.clone().get_matches_from(arguments);
+        let matches = setting::matches(&command, &ALIASES, given, environment).map_err(anyhow::Error::msg)?;
         let mut config = Self::from_arg_matches(&matches)?;
         config.without_effect = setting::without_effect(&command, &matches);
-        config.read_lists(variable)?;
+        config.read_lists(environment)?;
         // Its relative has a switch besides.
-        if variable("OMGSERVERS_RUNTIME_SERVICE_URI").is_some()
-            && variable("OMGSERVERS_RUNTIMES_OVERRIDING_ENABLED").is_none()
+        if environment.get("OMGSERVERS_RUNTIME_SERVICE_URI").is_some()
+            && matches.value_source("runtimes_overriding_enabled") == Some(ValueSource::DefaultValue)
         {
             config.runtimes_overriding_enabled = true;
         }
-        if let (Ok(inside), Some(home)) = (config.docker_client_cert_path.strip_prefix("~"), variable("HOME")) {
-            config.docker_client_cert_path = Path::new(&home).join(inside);
+        if let (Ok(inside), Some(home)) = (
+            config.docker_client_cert_path.strip_prefix("~"),
+            environment.get("HOME"),
+        ) {
+            config.docker_client_cert_path = Path::new(home).join(inside);
         }
         config.add_database_user()?;
-        for (_, alias, password) in config.bootstrap_users() {
-            let is_usable = |text: &str| Text::new(text).is_some();
-            ensure!(
-                is_usable(alias) && password.is_none_or(is_usable),
-                "name and password of the first user `{alias}`: each {}",
-                text::TEXT_CONSTRAINT
-            );
+        for (role, alias, password) in config.bootstrap_users() {
+            for (part, text) in [("ALIAS", Some(alias)), ("PASSWORD", password)] {
+                ensure!(
+                    text.is_none_or(|text| Text::new(text).is_some()),
+                    "OMGSERVERS_BOOTSTRAP_{}_USER_{part} {}",
+                    role.as_str().to_uppercase(),
+                    text::TEXT_CONSTRAINT
+                );
+            }
         }
         Ok(config)
     }
@@ -489,7 +489,8 @@ impl Config {
 
     /// The settings that tests start from: nothing of the environment.
     pub fn for_tests(data_directory: PathBuf) -> Self {
-        let mut config = Self::parse_from(["omgservers-service"]);
+        let nothing = Environment::default();
+        let mut config = Self::read(["omgservers-service".into()], &nothing).expect("the defaults are good");
         config.data_directory = data_directory;
         config.http_address = std::net::Ipv4Addr::LOCALHOST.into();
         config.http_port = 0;
@@ -499,10 +500,10 @@ impl Config {
     }
 
     /// Settings of which there may be many.
-    fn read_lists(&mut self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+    fn read_lists(&mut self, environment: &Environment) -> anyhow::Result<()> {
         for index in 1.. {
             let name = format!("OMGSERVERS_DATABASES_{index}__URL");
-            let Some(url) = setting::secret(&name, variable).map_err(anyhow::Error::msg)? else {
+            let Some(url) = environment.secret(&name).map_err(anyhow::Error::msg)? else {
                 break;
             };
             self.more_database_urls.push(url);
@@ -514,7 +515,11 @@ impl Config {
         for index in 0.. {
             let name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_{index}__{part}");
             let later_name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_{index}__{part}");
-            let variable = |part: &str| variable(&name(part)).or_else(|| variable(&later_name(part)));
+            let variable = |part: &str| {
+                environment
+                    .get(&name(part))
+                    .or_else(|| environment.get(&later_name(part)))
+            };
             let Some(uri) = variable("DOCKER_DAEMON_URI") else {
                 break;
             };
@@ -528,7 +533,7 @@ impl Config {
                     .with_context(|| format!("{name} must be a number from 1, not `{value}`"))
             };
             self.bootstrap_hosts.push(HostConfig {
-                uri,
+                uri: uri.to_owned(),
                 cpu_count: number("CPU_COUNT")?,
                 memory_mb: number("MEMORY_SIZE")?,
                 max_containers: number("MAX_CONTAINERS")?,
@@ -537,7 +542,7 @@ impl Config {
         // Instances find each other in the database.
         for index in 0.. {
             let name = format!("OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_{index}");
-            let Some(uri) = variable(&format!("{name}_")).or_else(|| variable(&name)) else {
+            let Some(uri) = environment.get(&format!("{name}_")).or_else(|| environment.get(&name)) else {
                 break;
             };
             if uri != accepted::SERVER {
@@ -563,38 +568,77 @@ mod tests {
 
     #[test]
     fn numbered_variables_are_read_and_a_bad_one_is_named() {
-        let mut config = Config::for_tests(".".into());
-        let host = "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__";
-        let variables = |cpu: &'static str| {
-            move |name: &str| match name.strip_prefix(host) {
-                Some("DOCKER_DAEMON_URI") => Some("process://".to_owned()),
-                Some("CPU_COUNT") => Some(cpu.to_owned()),
-                Some("MEMORY_SIZE" | "MAX_CONTAINERS") => Some("16".to_owned()),
-                _ => None,
-            }
+        let host = |cpu| {
+            [
+                (
+                    "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__DOCKER_DAEMON_URI",
+                    "process://",
+                ),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__CPU_COUNT", cpu),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__MEMORY_SIZE", "16"),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__MAX_CONTAINERS", "16"),
+            ]
         };
-        config.read_lists(&variables("8")).unwrap();
         let expected = HostConfig {
             uri: "process://".into(),
             cpu_count: 8,
             memory_mb: 16,
             max_containers: 16,
         };
-        assert_eq!(config.bootstrap_hosts, [expected]);
-        let refused = config.read_lists(&variables("many")).unwrap_err().to_string();
+        assert_eq!(read(&[], &host("8")).unwrap().bootstrap_hosts, [expected]);
+        let refused = refusal(&[], &host("many"));
         assert!(
             refused.contains("DOCKER_HOSTS_0__CPU_COUNT") && refused.contains("many"),
             "{refused}"
         );
     }
+
     fn read(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<Config> {
         let given = std::iter::once("service")
             .chain(arguments.iter().copied())
             .map(OsString::from);
-        Config::read(given, &|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        Config::read(given, &Environment::new(variables).unwrap())
+    }
+
+    fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+        match read(arguments, variables) {
+            Ok(_) => panic!("it was read"),
+            Err(cause) => cause.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_named_by_its_variable() {
+        for (name, value) in [
+            ("OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", "soon"),
+            ("OMGSERVERS_SLOTS_COUNT", "many"),
+            ("OMGSERVERS_SERVER_INSTANCE_ID", "1024"),
+            ("OMGSERVERS_BOOTSTRAP_ENABLED", "perhaps"),
+            ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_ALIAS", " "),
+            ("OMGSERVERS_BOOTSTRAP_DISPATCHER_USER_PASSWORD", " "),
+            ("OMGSERVERS_DATABASE_URL", "database"),
+        ] {
+            let refused = refusal(&[], &[(name, value)]);
+            assert!(refused.starts_with(name), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_is_unset_unless_nothing_is_a_value() {
+        let empty = [
+            ("OMGSERVERS_DATABASE_URL", ""),
+            ("OMGSERVERS_DATABASE_USERNAME", ""),
+            ("OMGSERVERS_DATABASE_PASSWORD", ""),
+            ("OMGSERVERS_SERVER_INSTANCE_ID", ""),
+            ("OMGSERVERS_HTTP_PORT", ""),
+            ("OMGSERVERS_HTTP_CORS_ORIGINS", ""),
+            ("OMGSERVERS_TRUSTED_PROXIES", ""),
+        ];
+        let config = read(&[], &empty).unwrap();
+        assert_eq!((config.database_url, config.http_port), (None, 8080));
+        assert_eq!(config.http_cors_origins, Origins::These(Vec::new()));
+        assert_eq!(config.trusted_proxies, Proxies::default());
     }
 
     #[test]
@@ -695,8 +739,7 @@ mod tests {
         let default = read(&["--database-url=postgres://a/omg"], &[]).unwrap().database_url;
         assert_eq!(default.as_deref(), Some("postgres://omgservers@a/omg"));
         assert!(read(&credentials, &[]).is_err(), "embedded Postgres has no password");
-        let refused = read(&[&credentials[..], &["--database-url", "p@ss"]].concat(), &[]);
-        let refused = refused.err().unwrap().to_string();
+        let refused = refusal(&[&credentials[..], &["--database-url", "p@ss"]].concat(), &[]);
         assert!(
             refused.starts_with("OMGSERVERS_DATABASE_URL") && !refused.contains("p@ss"),
             "{refused}"
