@@ -2,10 +2,12 @@
 
 use std::io::IsTerminal as _;
 
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer};
 
 /// This project's crates.
 pub(crate) const OWN: [&str; 6] = [
@@ -20,31 +22,39 @@ pub(crate) const OWN: [&str; 6] = [
 /// Crates that carry HTTP.
 const TRAFFIC: [&str; 7] = ["bollard", "h2", "hyper", "hyper_util", "reqwest", "tonic", "tower_http"];
 
+/// A level of logs by its name, in capitals or not.
+pub fn level(name: &str) -> Result<LevelFilter, String> {
+    match name.to_ascii_uppercase().as_str() {
+        "OFF" => Ok(LevelFilter::OFF),
+        "ERROR" => Ok(LevelFilter::ERROR),
+        "WARN" => Ok(LevelFilter::WARN),
+        "INFO" => Ok(LevelFilter::INFO),
+        "DEBUG" => Ok(LevelFilter::DEBUG),
+        "TRACE" => Ok(LevelFilter::TRACE),
+        _ => Err(format!(
+            "the level of logs is OFF, ERROR, WARN, INFO, DEBUG or TRACE, not `{name}`"
+        )),
+    }
+}
+
 /// What is logged.
 #[derive(Debug, Clone, Copy)]
-pub struct Logs<'a> {
+pub struct Logs {
     /// Level of this project's crates.
-    pub app: &'a str,
+    pub app: LevelFilter,
     /// Level of the crates that carry HTTP, if it is not that of the rest.
-    pub traffic: Option<&'a str>,
+    pub traffic: Option<LevelFilter>,
     /// Level of the rest.
-    pub root: &'a str,
+    pub root: LevelFilter,
     /// As JSON lines.
     pub json: bool,
 }
 
-impl Logs<'_> {
-    pub(crate) fn filter(&self) -> Result<EnvFilter, String> {
-        let own = OWN.iter().map(|name| (name, self.app));
-        let traffic = TRAFFIC.iter().filter_map(|name| Some((name, self.traffic?)));
-        let filter = own
-            .chain(traffic)
-            .fold(self.root.to_lowercase(), |filter, (name, level)| {
-                format!("{filter},{name}={}", level.to_lowercase())
-            });
-        EnvFilter::builder()
-            .parse(&filter)
-            .map_err(|cause| format!("bad log level: {cause}"))
+impl Logs {
+    pub(crate) fn filter(&self) -> Targets {
+        let own = OWN.iter().map(|name| (*name, self.app));
+        let traffic = TRAFFIC.iter().filter_map(|name| Some((*name, self.traffic?)));
+        Targets::new().with_default(self.root).with_targets(own.chain(traffic))
     }
 
     pub(crate) fn lines<S>(&self) -> Box<dyn Layer<S> + Send + Sync>
@@ -62,16 +72,16 @@ impl Logs<'_> {
     }
 }
 
-/// Starts logging: `level` for this project's crates, `root` for the rest, as JSON lines if asked. Once per process.
-pub fn start(root: &str, level: &str, json: bool) -> Result<(), String> {
+/// Starts logging: level `own` for this project's crates, `root` for the rest, as JSON lines if asked. Once per process.
+pub fn start(root: &str, own: &str, json: bool) -> Result<(), String> {
     let logs = Logs {
-        app: level,
+        app: level(own)?,
         traffic: None,
-        root,
+        root: level(root)?,
         json,
     };
     let started = tracing_subscriber::registry()
-        .with(logs.filter()?)
+        .with(logs.filter())
         .with(logs.lines())
         .try_init();
     started.map_err(|cause| cause.to_string())
@@ -79,21 +89,25 @@ pub fn start(root: &str, level: &str, json: bool) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
 
     #[test]
     fn a_bad_level_is_refused_and_a_good_one_may_be_in_capitals() {
-        let logs = |app| Logs {
-            app,
-            traffic: Some("INFO"),
-            root: "WARN",
+        let logs = Logs {
+            app: level("DEBUG").unwrap(),
+            traffic: Some(level("info").unwrap()),
+            root: level("Warn").unwrap(),
             json: false,
         };
-        let filter = logs("DEBUG").filter().unwrap().to_string();
-        assert!(
-            filter.contains("omgservers_service=debug") && filter.contains("hyper=info"),
-            "{filter}"
-        );
-        assert!(logs("LOUD").filter().is_err());
+        let filter = logs.filter();
+        let is_shown = |target, level| filter.would_enable(target, &level);
+        assert!(is_shown("omgservers_service::api", Level::DEBUG) && !is_shown("omgservers_service", Level::TRACE));
+        assert!(is_shown("hyper", Level::INFO) && !is_shown("hyper", Level::DEBUG));
+        assert!(is_shown("sqlx", Level::WARN) && !is_shown("sqlx", Level::INFO));
+        for bad in ["LOUD", "", "3", "info,sqlx=debug"] {
+            assert!(level(bad).unwrap_err().contains(bad));
+        }
     }
 }

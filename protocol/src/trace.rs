@@ -24,7 +24,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::telemetry::{Logs, OWN};
+use crate::telemetry::{self, Logs, OWN};
 
 /// Spans that wait for the collector; more are dropped.
 const QUEUE_MAX: usize = 8_192;
@@ -46,15 +46,15 @@ pub struct Settings {
     /// Logs to the console.
     #[arg(long, env = "OMGSERVERS_LOGGING_CONSOLE_LOGS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
     pub console_logs_enabled: bool,
-    /// Level of this project's logs: ERROR, WARN, INFO, DEBUG or TRACE.
-    #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO")]
-    pub app_logs_level: String,
+    /// Level of this project's logs: OFF, ERROR, WARN, INFO, DEBUG or TRACE.
+    #[arg(long, env = "OMGSERVERS_LOGGING_APP_LOGS_LEVEL", default_value = "INFO", value_parser = telemetry::level)]
+    pub app_logs_level: LevelFilter,
     /// Level of the logs of what carries HTTP.
-    #[arg(long, env = "OMGSERVERS_LOGGING_TRAFFIC_LOGS_LEVEL", default_value = "INFO")]
-    pub traffic_logs_level: String,
+    #[arg(long, env = "OMGSERVERS_LOGGING_TRAFFIC_LOGS_LEVEL", default_value = "INFO", value_parser = telemetry::level)]
+    pub traffic_logs_level: LevelFilter,
     /// Level of everybody else's.
-    #[arg(long, env = "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", default_value = "WARN")]
-    pub root_logs_level: String,
+    #[arg(long, env = "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", default_value = "WARN", value_parser = telemetry::level)]
+    pub root_logs_level: LevelFilter,
     /// Logs are JSON lines.
     #[arg(long, env = "OMGSERVERS_LOGGING_JSON", default_value_t = false, action = clap::ArgAction::Set)]
     pub logs_json: bool,
@@ -72,12 +72,12 @@ pub struct Traces(Option<SdkTracerProvider>);
 /// Starts logs and traces under the server's name. Once per process, inside tokio.
 pub fn start(settings: &Settings, application: &str) -> Result<Traces, String> {
     let logs = Logs {
-        app: &settings.app_logs_level,
-        traffic: Some(&settings.traffic_logs_level),
-        root: &settings.root_logs_level,
+        app: settings.app_logs_level,
+        traffic: Some(settings.traffic_logs_level),
+        root: settings.root_logs_level,
         json: settings.logs_json,
     };
-    let filter = logs.filter()?;
+    let filter = logs.filter();
     let is_shown = settings.console_logs_enabled;
     if settings.otel_disabled {
         let started = is_shown.then(|| {
