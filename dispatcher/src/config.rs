@@ -95,6 +95,9 @@ pub struct Config {
         help_heading = setting::WITHOUT_EFFECT
     )]
     pub server_public_key: String,
+    /// Audience of tokens: each kind of caller has its own.
+    #[arg(long, env = "OMGSERVERS_JWT_AUDIENCE", default_value = "dispatcher", help_heading = setting::WITHOUT_EFFECT)]
+    pub jwt_audience: String,
     /// Variables that were set to something of their own, but have no effect.
     #[arg(skip)]
     pub without_effect: Vec<String>,
@@ -292,10 +295,14 @@ mod tests {
             ("OMGSERVERS_DISPATCHER_USER_PASSWORD", "x"),
             ("OMGSERVERS_PUBLIC_KEY_LOCATION", "mine"),
             ("OMGSERVERS_IDLE_CONNECTION_TIMEOUT", "30"),
+            ("OMGSERVERS_JWT_AUDIENCE", "mine"),
         ])
         .unwrap();
         assert_eq!(config.idle_timeout, Duration::from_secs(30));
-        assert_eq!(config.without_effect, ["OMGSERVERS_SERVER_PUBLIC_KEY"]);
+        assert_eq!(
+            config.without_effect,
+            ["OMGSERVERS_SERVER_PUBLIC_KEY", "OMGSERVERS_JWT_AUDIENCE"]
+        );
     }
 
     #[test]

@@ -650,7 +650,7 @@ mod tests {
             let Some(name) = argument.get_env().and_then(|name| name.to_str()) else {
                 continue;
             };
-            let is_secret = ["_PASSWORD", "_TOKEN", "DATABASE_URL"]
+            let is_secret = ["_PASSWORD", "BUILDER_TOKEN", "DATABASE_URL", "CACHE_HOSTS"]
                 .iter()
                 .any(|end| name.ends_with(end));
             assert_eq!(
@@ -700,6 +700,8 @@ mod tests {
         let config = read(
             &["--broker-host", "rabbit", "--service-queue", "ServiceEvents"],
             &[
+                ("OMGSERVERS_JWT_EXPIRES_IN_USER", "3600"),
+                ("OMGSERVERS_CACHE_HOSTS", "redis://cache:6379"),
                 (
                     "OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_0_",
                     "http://gateway:8080",
@@ -712,6 +714,7 @@ mod tests {
             config.without_effect,
             [
                 "OMGSERVERS_BROKER_HOST",
+                "OMGSERVERS_CACHE_HOSTS",
                 "OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_1"
             ]
         );

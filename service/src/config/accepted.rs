@@ -67,4 +67,48 @@ pub struct Accepted {
     /// How often the first users are looked for: once, at the start.
     #[arg(long, env = "OMGSERVERS_INITIALIZATION_BOOTSTRAP_JOB_INTERVAL", default_value = "1s", value_parser = text::duration)]
     pub bootstrap_job_interval: Duration,
+
+    // Those of later versions: text, since nobody looks at it.
+    /// Audience of tokens for the service: each kind of caller has its own.
+    #[arg(long, env = "OMGSERVERS_JWT_AUDIENCE_SERVICE")]
+    pub jwt_audience_service: Option<String>,
+    /// Audience of tokens for the connector.
+    #[arg(long, env = "OMGSERVERS_JWT_AUDIENCE_CONNECTOR")]
+    pub jwt_audience_connector: Option<String>,
+    /// Audience of tokens for the dispatcher.
+    #[arg(long, env = "OMGSERVERS_JWT_AUDIENCE_DISPATCHER")]
+    pub jwt_audience_dispatcher: Option<String>,
+    /// Life of a service's token, seconds.
+    #[arg(long, env = "OMGSERVERS_JWT_EXPIRES_IN_SERVICE", default_value = "31536000")]
+    pub jwt_expires_in_service: String,
+    /// Life of a user's token, seconds.
+    #[arg(long, env = "OMGSERVERS_JWT_EXPIRES_IN_USER", default_value = "3600")]
+    pub jwt_expires_in_user: String,
+    /// Life of a runtime's token, seconds.
+    #[arg(long, env = "OMGSERVERS_JWT_EXPIRES_IN_RUNTIME", default_value = "3600")]
+    pub jwt_expires_in_runtime: String,
+    /// Life of a token for a socket, seconds.
+    #[arg(long, env = "OMGSERVERS_JWT_EXPIRES_IN_WS_TOKEN", default_value = "60")]
+    pub jwt_expires_in_ws_token: String,
+    /// The first of the servers: instances are equal.
+    #[arg(long, env = "OMGSERVERS_MASTER_URI")]
+    pub master_uri: Option<String>,
+    /// Where players find the connector: there is none.
+    #[arg(long, env = "OMGSERVERS_CLIENT_CONNECTOR_URI")]
+    pub client_connector_uri: Option<String>,
+    /// Where players find the dispatcher: at the public address.
+    #[arg(long, env = "OMGSERVERS_CLIENT_DISPATCHER_URI")]
+    pub client_dispatcher_uri: Option<String>,
+    /// Where runtimes find the dispatcher: where they find the service.
+    #[arg(long, env = "OMGSERVERS_RUNTIME_DISPATCHER_URI")]
+    pub runtime_dispatcher_uri: Option<String>,
+    /// Caches: there are none.
+    #[arg(long, env = "OMGSERVERS_CACHE_HOSTS", hide_env_values = true)]
+    pub cache_hosts: Option<String>,
+    /// Name of the connectors' user.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_CONNECTOR_USER_ALIAS", default_value = "connector")]
+    pub bootstrap_connector_user_alias: String,
+    /// Password of the connectors' user.
+    #[arg(long, env = "OMGSERVERS_BOOTSTRAP_CONNECTOR_USER_PASSWORD", hide_env_values = true)]
+    pub bootstrap_connector_user_password: Option<String>,
 }
