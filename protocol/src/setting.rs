@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::Range;
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -51,6 +52,41 @@ impl Environment {
             (value, None) => Ok(value.map(str::to_owned)),
             (None, Some(path)) => read(&file_name, path).map(Some),
         }
+    }
+
+    /// The variables whose names begin so, and their values.
+    pub fn starting_with(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
+        let set = self.0.iter().filter(|(_, value)| !value.is_empty());
+        set.filter(move |(name, _)| name.starts_with(prefix))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The numbers of variables `<prefix><i>__<part>`, of which there may be many: each from `first` on. Each group is a
+    /// prefix and its parts; the first one gives things their names.
+    pub fn numbers(&self, groups: &[(&str, &[&str])], first: u32) -> Result<Range<u32>, String> {
+        let mut known = BTreeMap::new();
+        for (prefix, parts) in groups {
+            for (name, _) in self.starting_with(prefix) {
+                let number = name[prefix.len()..].split_once("__").and_then(|(digits, part)| {
+                    let number: u32 = digits.parse().ok()?;
+                    (number >= first && number.to_string() == digits && parts.contains(&part)).then_some(number)
+                });
+                let number = number.ok_or_else(|| {
+                    let parts = parts.join(", ");
+                    format!("{name} is not known: it may be `{prefix}<i>__`, i from {first}, and then {parts}")
+                })?;
+                known.insert(number, name);
+            }
+        }
+        let mut next = first;
+        for (number, name) in known {
+            if number != next {
+                let (prefix, parts) = groups[0];
+                return Err(format!("{name} is set but {prefix}{next}__{} is not", parts[0]));
+            }
+            next += 1;
+        }
+        Ok(first..next)
     }
 
     /// What is said about an option, by its variable or else by one of another version; and which one that is.
@@ -267,6 +303,34 @@ mod tests {
             7,
             "no secret"
         );
+    }
+
+    #[test]
+    fn numbered_variables_have_no_gaps_and_no_parts_that_nobody_knows() {
+        let numbers = |names: &[&str]| {
+            let variables = names.iter().map(|name| (name.into(), "x".into()));
+            let environment = Environment::new(variables.chain([("A_7__URI".into(), "".into())])).unwrap();
+            environment.numbers(&[("A_", &["URI", "SIZE"]), ("LATER_", &["URI"])], 1)
+        };
+        assert_eq!(numbers(&[]), Ok(1..1));
+        assert_eq!(
+            numbers(&["A_1__URI", "A_1__SIZE", "LATER_2__URI", "B_5__URI"]),
+            Ok(1..3)
+        );
+        let gap = numbers(&["A_1__URI", "A_3__SIZE"]).unwrap_err();
+        assert_eq!(gap, "A_3__SIZE is set but A_2__URI is not");
+        for bad in [
+            "A_0__URI",
+            "A_01__URI",
+            "A_+1__URI",
+            "A_1_URI",
+            "A_1__UR",
+            "A_x__URI",
+            "LATER_1__SIZE",
+        ] {
+            let heard = numbers(&["A_1__URI", bad]).unwrap_err();
+            assert!(heard.starts_with(bad), "{heard}");
+        }
     }
 
     #[test]

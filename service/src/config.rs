@@ -331,6 +331,24 @@ pub const ALIASES: [Alias; 28] = [
     ("OMGSERVERS_DOCKER_CERT_PATH", "OMGSERVERS_DOCKER_CLIENT_CERT_PATH"),
 ];
 
+/// How variables of hosts begin and end. The name that later versions have for them has a part more, without effect.
+const HOST_GROUPS: [(&str, &[&str]); 2] = [
+    (
+        "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_",
+        &["DOCKER_DAEMON_URI", "CPU_COUNT", "MEMORY_SIZE", "MAX_CONTAINERS"],
+    ),
+    (
+        "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_",
+        &[
+            "DOCKER_DAEMON_URI",
+            "CPU_COUNT",
+            "MEMORY_SIZE",
+            "MAX_CONTAINERS",
+            "SERVER_URI",
+        ],
+    ),
+];
+
 /// A host of the default pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostConfig {
@@ -501,54 +519,48 @@ impl Config {
 
     /// Settings of which there may be many.
     fn read_lists(&mut self, environment: &Environment) -> anyhow::Result<()> {
-        for index in 1.. {
+        let numbers = |groups: &[_], first| environment.numbers(groups, first).map_err(anyhow::Error::msg);
+        for index in numbers(&[("OMGSERVERS_DATABASES_", &["URL", "URL_FILE"])], 1)? {
             let name = format!("OMGSERVERS_DATABASES_{index}__URL");
-            let Some(url) = environment.secret(&name).map_err(anyhow::Error::msg)? else {
-                break;
-            };
-            self.more_database_urls.push(url);
+            let url = environment.secret(&name).map_err(anyhow::Error::msg)?;
+            self.more_database_urls.extend(url);
         }
         ensure!(
             self.more_database_urls.is_empty() || self.database_url.is_some(),
             "OMGSERVERS_DATABASES_1__URL is set but OMGSERVERS_DATABASE_URL is not"
         );
-        for index in 0.. {
-            let name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_{index}__{part}");
-            let later_name = |part: &str| format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_{index}__{part}");
-            let variable = |part: &str| {
-                environment
-                    .get(&name(part))
-                    .or_else(|| environment.get(&later_name(part)))
+        for index in numbers(&HOST_GROUPS, 0)? {
+            let names = |part: &str| {
+                [
+                    format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_{index}__{part}"),
+                    format!("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_{index}__{part}"),
+                ]
             };
-            let Some(uri) = variable("DOCKER_DAEMON_URI") else {
-                break;
+            let text = |part: &str| {
+                let found = names(part)
+                    .into_iter()
+                    .find_map(|name| Some((environment.get(&name)?.to_owned(), name)));
+                found.with_context(|| format!("{} is not set", names(part)[0]))
             };
-            let number = |part: &str| -> anyhow::Result<u32> {
-                let name = name(part);
-                let value = variable(part).with_context(|| format!("{name} is not set"))?;
-                value
-                    .parse()
-                    .ok()
-                    .filter(|number| *number > 0)
-                    .with_context(|| format!("{name} must be a number from 1, not `{value}`"))
+            let number = |part: &str| {
+                let (value, name) = text(part)?;
+                let number = value.parse().ok().filter(|number| *number > 0);
+                number.with_context(|| format!("{name} must be a number from 1, not `{value}`"))
             };
             self.bootstrap_hosts.push(HostConfig {
-                uri: uri.to_owned(),
+                uri: text("DOCKER_DAEMON_URI")?.0,
                 cpu_count: number("CPU_COUNT")?,
                 memory_mb: number("MEMORY_SIZE")?,
                 max_containers: number("MAX_CONTAINERS")?,
             });
+            let idle = names("SERVER_URI").into_iter();
+            self.without_effect
+                .extend(idle.filter(|name| environment.get(name).is_some()));
         }
         // Instances find each other in the database.
-        for index in 0.. {
-            let name = format!("OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_{index}");
-            let Some(uri) = environment.get(&format!("{name}_")).or_else(|| environment.get(&name)) else {
-                break;
-            };
-            if uri != accepted::SERVER {
-                self.without_effect.push(name);
-            }
-        }
+        let servers = environment.starting_with("OMGSERVERS_INITIALIZATION_SERVER_INDEX_SERVERS_");
+        let changed = servers.filter(|(_, uri)| *uri != accepted::SERVER);
+        self.without_effect.extend(changed.map(|(name, _)| name.to_owned()));
         Ok(())
     }
 
@@ -591,6 +603,26 @@ mod tests {
             refused.contains("DOCKER_HOSTS_0__CPU_COUNT") && refused.contains("many"),
             "{refused}"
         );
+        let refused = refusal(&[], &host("8")[1..]);
+        assert_eq!(
+            refused,
+            "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__DOCKER_DAEMON_URI is not set"
+        );
+        for (name, value) in [
+            ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_2__CPU_COUNT", "8"),
+            ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_DOCKER_HOSTS_0__CPUS", "8"),
+            (
+                "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0_DOCKER_DAEMON_URI",
+                "process://",
+            ),
+            ("OMGSERVERS_DATABASES_0__URL", "postgres://a/omg"),
+            ("OMGSERVERS_DATABASES_1__URL", "b"),
+            ("OMGSERVERS_DATABASES_2__URL", "postgres://b/omg"),
+        ] {
+            let variables = [&host("8")[..], &[(name, value)]].concat();
+            let refused = refusal(&["--database-url=postgres://a/omg"], &variables);
+            assert!(refused.starts_with(name), "{refused}");
+        }
     }
 
     fn read(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<Config> {
@@ -684,6 +716,7 @@ mod tests {
                     "OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__DOCKER_DAEMON_URI",
                     "process://",
                 ),
+                ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__SERVER_URI", "http://host"),
                 ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__CPU_COUNT", "1"),
                 ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__MEMORY_SIZE", "2"),
                 ("OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__MAX_CONTAINERS", "3"),
@@ -693,6 +726,10 @@ mod tests {
         assert_eq!(config.shard_count, 3);
         assert_eq!(config.runtimes_service_url(), "http://inside:8080");
         assert_eq!(config.bootstrap_hosts[0].max_containers, 3);
+        assert_eq!(
+            config.without_effect,
+            ["OMGSERVERS_BOOTSTRAP_DEFAULT_POOL_SERVERS_0__SERVER_URI"]
+        );
     }
 
     #[test]
