@@ -89,7 +89,7 @@ async fn the_database_is_reached_over_tls_with_secrets_from_files_and_names_of_l
     std::fs::write(inside("token.pem"), Tokens::generate_key().expect("a key")).expect("the key is written");
     std::fs::write(inside("secrets.key"), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("it is written");
     std::fs::write(inside("admin"), "correct horse\n").expect("the password is written");
-    let start = |authority: &str| {
+    let start = |authority: &str, certificate: &str| {
         let settings = [
             ("OMGSERVERS_DATA_DIRECTORY", inside("data")),
             (
@@ -104,17 +104,28 @@ async fn the_database_is_reached_over_tls_with_secrets_from_files_and_names_of_l
             ("OMGSERVERS_BOOTSTRAP_ENABLED", "true".to_owned()),
             ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD_FILE", inside("admin")),
             ("OMGSERVERS_SLOTS_COUNT", "2".to_owned()),
+            ("OMGSERVERS_PRIVATE_KEY_LOCATION", format!("file:{}", inside("ca.key"))),
+            ("OMGSERVERS_CERT_LOCATION", inside(certificate)),
             ("OMGSERVERS_BROKER_HOST", "rabbit".to_owned()),
             ("OMGSERVERS_BROKER_PASSWORD", "hare".to_owned()),
         ];
         let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Server::start("service", folder.path(), &settings)
     };
-    let (code, log) = start("stranger.pem").ended().await;
+    let (code, log) = start("stranger.pem", "ca.pem").ended().await;
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("certificate"), "{log}");
+    assert!(
+        log.contains("certificate") && !log.contains("OMGSERVERS_SERVER_X5C is"),
+        "{log}"
+    );
+    let (code, log) = start("ca.pem", "stranger.pem").ended().await;
+    assert_eq!(code, Some(1), "{log}");
+    assert!(
+        log.contains("OMGSERVERS_SERVER_X5C is not a certificate of OMGSERVERS_SERVER_PRIVATE_KEY"),
+        "{log}"
+    );
 
-    let service = start("ca.pem").ready().await;
+    let service = start("ca.pem", "ca.pem").ready().await;
     let url = postgres.url(folder.path(), "ca.pem", "omg:pass%2Fw%40rd@", "omg");
     let mut connection = sqlx::PgConnection::connect(&url).await.expect("Postgres answers");
     let (all, encrypted): (i64, i64) = sqlx::query_as(

@@ -1,6 +1,7 @@
 //! Every setting, read once from the command line and the environment.
 
 mod accepted;
+mod registry_key;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -372,6 +373,13 @@ impl Config {
         let mut config = Self::from_arg_matches(&matches)?;
         config.without_effect = setting::without_effect(&command, &matches);
         config.read_lists(environment)?;
+        let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let accepted = &config.accepted;
+        registry_key::check(
+            is_given("server_private_key").then_some(&accepted.server_private_key),
+            is_given("server_public_key").then_some(&accepted.server_public_key),
+            accepted.server_x5c.as_deref(),
+        )?;
         // Its relative has a switch besides.
         if environment.get("OMGSERVERS_RUNTIME_SERVICE_URI").is_some()
             && matches.value_source("runtimes_overriding_enabled") == Some(ValueSource::DefaultValue)
@@ -652,6 +660,7 @@ mod tests {
             ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_ALIAS", " "),
             ("OMGSERVERS_BOOTSTRAP_DISPATCHER_USER_PASSWORD", " "),
             ("OMGSERVERS_DATABASE_URL", "database"),
+            ("OMGSERVERS_SERVER_PRIVATE_KEY", "/nowhere.pem"),
         ] {
             let refused = refusal(&[], &[(name, value)]);
             assert!(refused.starts_with(name), "{refused}");
@@ -682,9 +691,15 @@ mod tests {
             let Some(name) = argument.get_env().and_then(|name| name.to_str()) else {
                 continue;
             };
-            let is_secret = ["_PASSWORD", "BUILDER_TOKEN", "DATABASE_URL", "CACHE_HOSTS"]
-                .iter()
-                .any(|end| name.ends_with(end));
+            let is_secret = [
+                "_PASSWORD",
+                "BUILDER_TOKEN",
+                "DATABASE_URL",
+                "CACHE_HOSTS",
+                "SERVER_PRIVATE_KEY",
+            ]
+            .iter()
+            .any(|end| name.ends_with(end));
             assert_eq!(
                 argument.is_hide_env_values_set(),
                 is_secret,

@@ -11,21 +11,22 @@ pub(super) const SERVER: &str = "http://gateway:8080";
 #[derive(Args, Clone)]
 #[command(next_help_heading = setting::WITHOUT_EFFECT)]
 pub struct Accepted {
-    /// RSA key for tokens of the registry: a path, with or without `file:`.
+    /// Public part of the RSA key for tokens of the registry: PEM, or a path with or without `file:`. Checked if given.
     #[arg(
         long,
         env = "OMGSERVERS_SERVER_PUBLIC_KEY",
         default_value = "file:/jwt_issuer/public_key.pem"
     )]
     pub server_public_key: String,
-    /// RSA key for tokens of the registry: a path, with or without `file:`.
+    /// RSA key for tokens of the registry: PEM, or a path with or without `file:`. Checked if given.
     #[arg(
         long,
         env = "OMGSERVERS_SERVER_PRIVATE_KEY",
-        default_value = "file:/jwt_issuer/private_key.pem"
+        default_value = "file:/jwt_issuer/private_key.pem",
+        hide_env_values = true
     )]
     pub server_private_key: String,
-    /// Certificate in tokens of the registry, DER in base64.
+    /// Certificate in tokens of the registry: DER in base64, PEM, or a path with or without `file:`. Checked if given.
     #[arg(long, env = "OMGSERVERS_SERVER_X5C")]
     pub server_x5c: Option<String>,
 
