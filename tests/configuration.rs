@@ -252,3 +252,17 @@ async fn the_first_users_are_made_with_one_connection_to_each_shard() {
     }
     installation.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_makes_no_sense_stops_the_start_by_its_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let refused = async |program: &str, name: &str, value: &str| {
+        let (code, log) = Server::start(program, folder.path(), &[(name, value)]).ended().await;
+        assert_eq!(code, Some(1), "{log}");
+        assert!(log.contains(name), "{log}");
+    };
+    refused("service", "OMGSERVERS_SLOTS_COUNT", "many").await;
+    refused("service", "OMGSERVERS_LOGGING_ROOT_LOGS_LEVEL", "LOUD").await;
+    refused("service", "OMGSERVERS_DATABASES_2__URL", "postgres://b/omg").await;
+    refused("dispatcher", "OMGSERVERS_DISPATCHER_USER_PASSWORD", "").await;
+}
