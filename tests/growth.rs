@@ -1,5 +1,6 @@
 //! A tenant that has been there for years: a thousand projects and ten thousand deployments. What is asked today reads
-//! little of it, and all of it can be deleted, bit by bit, also by a service that is killed half way.
+//! little of it, and all of it can be deleted, bit by bit, also by a service that is killed half way. So can a deployment
+//! with thousands of players.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,6 +16,10 @@ const DEPLOYMENTS: usize = 10_000;
 const VERSIONS: usize = 2_000;
 /// Rows that a transaction may change, whatever is deleted: thirteen kinds of things at five hundred each.
 const CHANGED_MAX: i64 = 6_500;
+const PLAYERS: i64 = 2_000;
+const MATCHES: i64 = 500;
+/// Seats and venues that a transaction may change: as many as a plan may have steps.
+const STEPS_MAX: i64 = 512;
 
 struct Studio {
     durable: Durable,
@@ -255,7 +260,18 @@ async fn a_long_history_is_deleted_bit_by_bit_also_by_a_service_that_is_killed()
     let mut studio = Studio::open().await;
     studio.remember().await;
     studio.deploy().await;
-    watch_changes(&studio).await;
+    let tables = [
+        "project",
+        "stage",
+        "version",
+        "image",
+        "deployment",
+        "alias",
+        "project_permission",
+        "stage_permission",
+        "stage_variable",
+    ];
+    watch_changes(&studio, &tables, "version").await;
     assert_eq!(studio.support("delete-tenant", json!({})).await["deleted"], true);
     eventually("a part of it is deleted", || async {
         let alive = count(&studio, "select count(*) from $schema.project where deleted is null").await;
@@ -294,11 +310,7 @@ async fn a_long_history_is_deleted_bit_by_bit_also_by_a_service_that_is_killed()
             .then_some(())
     })
     .await;
-    let changes: Vec<(i64,)> = studio
-        .durable
-        .query("select coalesce(max(changed), 0)::bigint from (select sum(rows) as changed from $schema.changes group by tx) as txs")
-        .await;
-    let most = changes.iter().map(|(changed,)| *changed).max().unwrap_or(0);
+    let most = most_changes(&studio).await;
     assert!((1..=CHANGED_MAX).contains(&most), "a transaction changed {most} rows");
     let url = format!(
         "{}/service/v1/entrypoint/player/request/ping-service",
@@ -309,30 +321,88 @@ async fn a_long_history_is_deleted_bit_by_bit_also_by_a_service_that_is_killed()
     studio.durable.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_is_sent_home_bit_by_bit_also_by_a_service_that_is_killed() {
+    let mut studio = Studio::open().await;
+    let deployment = studio.deploy().await;
+    let on_deployment = json!({"deployment_id": deployment});
+    let lobbies = async || {
+        let details = studio.developer("get-deployment-details", on_deployment.clone()).await;
+        details["details"]["lobby_refs"].as_array().map(Vec::len)
+    };
+    eventually("the deployment has its lobby", || async {
+        (lobbies().await == Some(1)).then_some(())
+    })
+    .await;
+    let past = deployment - (1 << 45);
+    let each = PLAYERS / MATCHES;
+    studio
+        .durable
+        .execute_at(
+            deployment,
+            &format!(
+                "insert into venue (id, deployment_id, runtime_id, qualifier, mode, state)
+                   select {past} + n, {deployment}, {past} + 10000 + n, 'MATCH', 'arena', 'OPEN' from generate_series(1, {MATCHES}) n;
+                 insert into seat (client_id, deployment_id, user_id, stage_id, venue_id)
+                   select {past} + 20000 + {each} * n + m, {deployment}, 1, 1, {past} + n from generate_series(1, {MATCHES}) n, generate_series(1, {each}) m"
+            ),
+        )
+        .await;
+    assert_eq!(lobbies().await, Some(1), "the lobby is behind the matches");
+    watch_changes(&studio, &["seat", "venue"], "seat").await;
+    let deleted = studio.developer("delete-deployment", json!({"id": deployment})).await;
+    assert_eq!(deleted["deleted"], true);
+    let staying = "select count(*) from $schema.seat where told is distinct from 'GONE'";
+    eventually("some are sent home", || async {
+        (count(&studio, staying).await < PLAYERS).then_some(())
+    })
+    .await;
+    studio.service.kill();
+    let left = count(&studio, staying).await;
+    assert!(left > 0, "the service was killed too late");
+    assert!(left < PLAYERS, "those who were sent home stay so");
+    studio.service.restart().await;
+    let query = ["seat", "venue", "cell", "runtime", "event"]
+        .map(|table| format!("select '{table}' from $schema.{table}"))
+        .join(" union all ");
+    eventually("everybody and everything is gone", || async {
+        count(&studio, &format!("select count(*) from ({query}) as left_over"))
+            .await
+            .eq(&0)
+            .then_some(())
+    })
+    .await;
+    let most = most_changes(&studio).await;
+    assert!((2..=STEPS_MAX).contains(&most), "a transaction changed {most} rows");
+    drop(studio.service);
+    studio.durable.stop().await;
+}
+
 async fn count(studio: &Studio, query: &str) -> i64 {
     let rows: Vec<(i64,)> = studio.durable.query(query).await;
     rows.iter().map(|(count,)| count).sum()
 }
 
-/// Lets the database write down how many rows each transaction changes, and take its time, so that there is a middle.
-async fn watch_changes(studio: &Studio) {
-    let mut script = "create table changes (tx bigint not null, rows bigint not null);
+/// Rows that were changed by the transaction that changed the most of those that were watched.
+async fn most_changes(studio: &Studio) -> i64 {
+    let changes: Vec<(i64,)> = studio
+        .durable
+        .query("select coalesce(max(changed), 0)::bigint from (select sum(rows) as changed from $schema.changes group by tx) as txs")
+        .await;
+    changes.iter().map(|(changed,)| *changed).max().unwrap_or(0)
+}
+
+/// Lets the database write down how many rows of these tables each transaction changes, and take its time with one of them
+/// when there are several, so that there is a middle.
+async fn watch_changes(studio: &Studio, tables: &[&str], slow: &str) {
+    let mut script = format!(
+        "create table changes (tx bigint not null, rows bigint not null);
         create function note_changes() returns trigger language plpgsql as $$ begin
           insert into changes select txid_current(), count(*) from before_it having count(*) > 0;
-          if found and tg_table_name = 'version' then perform pg_sleep(0.5); end if;
+          if tg_table_name = '{slow}' and (select count(*) from before_it) > 1 then perform pg_sleep(0.5); end if;
           return null; end $$;"
-        .to_owned();
-    for table in [
-        "project",
-        "stage",
-        "version",
-        "image",
-        "deployment",
-        "alias",
-        "project_permission",
-        "stage_permission",
-        "stage_variable",
-    ] {
+    );
+    for table in tables {
         for change in ["update", "delete"] {
             script += &format!(
                 "create trigger note_{change} after {change} on {table} referencing old table as before_it \
