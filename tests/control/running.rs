@@ -395,7 +395,7 @@ impl Machine<'_> {
         });
         for one in wanted {
             let Some(environment) = one.environment else { continue };
-            self.variables = environment.iter().map(|(name, _)| name.clone()).collect();
+            self.variables = environment.keys().cloned().collect();
             let child = Command::new(program("shooter-runtime"))
                 .env_clear()
                 .envs(environment.iter().map(|(name, value)| (name, value.as_str())))
