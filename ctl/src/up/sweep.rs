@@ -74,16 +74,24 @@ fn database(data: &Path) -> Option<Process> {
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::arguments::Format;
 
     fn sleeper(name: &str, variable: &str, value: String) -> Child {
-        Command::new("sh")
+        let child = Command::new("sh")
             .args(["-c", "sleep 60 & wait", name, &value])
             .env(variable, &value)
             .spawn()
-            .unwrap()
+            .unwrap();
+        // A program that has just begun shows its words and variables a moment later.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Process::of(child.id()).is_none_or(|process| process.environment().is_empty()) {
+            assert!(Instant::now() < deadline, "{name} does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
     }
 
     #[tokio::test]
