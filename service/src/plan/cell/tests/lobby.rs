@@ -1,9 +1,10 @@
 //! Lobbies, the line for them, and what those in it are told.
 
 use omgservers_protocol::config::SpareMatches;
+use omgservers_protocol::message::{ProvisioningStage, ProvisioningStatus};
 
 use super::super::VenueState;
-use super::{EMPTY_MS, cell, duel};
+use super::{EMPTY_MS, Setup, cell, duel};
 
 #[test]
 fn those_who_wait_go_to_the_fullest_lobby_with_room() {
@@ -184,4 +185,29 @@ fn players_of_a_venue_that_is_gone_queue_again_and_hear_why() {
             "2 queues",
             "2 to 1",
         ]);
+}
+
+/// What the last seat was told.
+fn told(cell: Setup, stage: ProvisioningStage, position: Option<u32>, detail: &str) -> Setup {
+    cell.with(|cell| {
+        cell.seats.last_mut().unwrap().told = Some(ProvisioningStatus {
+            stage,
+            position,
+            detail: Some(detail.into()),
+        });
+    })
+}
+
+#[test]
+fn whoever_lost_a_place_reads_why_with_the_next_one() {
+    use ProvisioningStage::{Queued, Ready};
+    let lobby = || cell([]).lobby(1);
+    let why = "tell 1 Ready: the host vanished";
+    // It queued in a plan before …
+    told(lobby().waiting(1), Queued, None, "the host vanished").check(&["1 to 1", why]);
+    // … or lost two places for the same reason.
+    let twice = lobby().lobby(2).gone("the host vanished").members(2, None, 1);
+    told(twice, Ready, None, "the host vanished").check(&["1 queues", "1 to 1", why]);
+    // Whoever only waited in line lost nothing.
+    told(lobby().waiting(1), Queued, Some(1), "all lobbies are full").check(&["1 to 1"]);
 }

@@ -353,3 +353,25 @@ fn the_place_of_a_surplus_match_goes_to_a_wanted_spare_at_once() {
         .empty_for(EMPTY_MS)
         .check(&["remove 2: nobody was in it", "create a match of duel"]);
 }
+
+#[test]
+fn a_match_that_is_given_up_while_it_starts_no_longer_counts_as_starting() {
+    let full = cell([duel(), arena()]).with(|cell| {
+        cell.config.matchmaker.max_matches = 2;
+        cell.limits.starting = 3;
+    });
+    full.lobby(1)
+        .venue(2, VenueState::Pending, Some("arena"))
+        .venue(3, VenueState::Pending, Some("arena"))
+        .wishers(1, "duel", 4)
+        .check(&[
+            "remove 2: players needed its place",
+            "remove 3: players needed its place",
+            "create a match of duel",
+            "create a match of duel",
+            "tell 1 Starting",
+            "tell 2 Starting",
+            "tell 3 Starting",
+            "tell 4 Starting",
+        ]);
+}
