@@ -15,6 +15,9 @@ const SETTINGS: [(&str, &str); 2] = [
     ("OMGSERVERS_INITIALIZATION_SCHEDULER_JOB_INTERVAL", "250ms"),
 ];
 
+/// Tenants that are deleted with all that is in them.
+const FALLS: usize = 5;
+
 /// Walks a studio's whole life, with a mishap at every step, and checks the books on the way.
 async fn survive(shards: u16, instances: usize, mut mishap: impl FnMut(&mut rand::rngs::StdRng) -> Mishap) {
     let durable = Durable::start(shards).await;
@@ -29,7 +32,9 @@ async fn survive(shards: u16, instances: usize, mut mishap: impl FnMut(&mut rand
     }
     walk.say("the books are balanced");
     books::balance(&walk).await;
-    for step in walk::steps(walk::DEMOLISH) {
+    // What is above goes last, and then at once with what is below: a few times, since moments differ.
+    let falls = (0..FALLS).flat_map(|_| walk::steps(walk::FALL));
+    for step in walk::steps(walk::DEMOLISH).chain(falls) {
         let mishap = mishap(&mut walk.random);
         walk.take(&step, mishap).await;
     }

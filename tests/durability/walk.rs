@@ -82,6 +82,13 @@ nothing support/delete-developer {"user_id":"$friend"}
 nothing support/delete-tenant {"tenant":"acme"}
 "#;
 
+/// A tenant that goes with all that is in it.
+pub(super) const FALL: &str = r#"
+anew    support/create-tenant {} heir=/id
+anew    support/create-project {"tenant":"$heir"}
+nothing support/delete-tenant {"tenant":"$heir"}
+"#;
+
 pub(super) fn steps(table: &'static str) -> impl Iterator<Item = Step> {
     table.lines().filter(|line| !line.is_empty()).map(|line| {
         let mut words = line.split_whitespace();
