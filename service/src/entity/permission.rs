@@ -80,7 +80,8 @@ impl Permission {
 }
 
 /// Refuses unless it is support, or a developer with the permission whose key, if it is one, is good for this too. Where
-/// others are hidden, there is nothing in a tenant of which the caller is no part. The caller's transaction must be in the tenant's shard.
+/// others are hidden, there is nothing in a tenant of which the caller is no part. The caller's transaction must be in the
+/// tenant's shard.
 pub async fn require(
     db: &mut PgConnection,
     by: &Actor,
