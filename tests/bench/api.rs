@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::bare::Bare;
 use crate::machine::{self, cpu_time};
 use crate::platform::{Host, Platform};
 use crate::report::{Report, Target, median};
@@ -79,6 +80,11 @@ pub(crate) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         ),
     ];
     let write = load(player::CreateUser::ROUTE, "", "{}");
+    let bare = Bare::start(platform.folder()).await?;
+    let least = Load {
+        address: &bare.address,
+        ..load(admin::GenerateId::ROUTE, &admin, "{}")
+    };
     let database = platform.database_url()?;
     let pid = platform.service.pid();
     report.add(
@@ -93,9 +99,11 @@ pub(crate) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     for (_, load, calls, ..) in &kinds {
         load.run(calls / 4).await?;
     }
+    least.run(CALLS / 4).await?;
     write.run(WRITES / 4).await?;
     pgbench::run(platform.folder(), &database, CONNECTIONS, WRITES / 4).await?;
     let mut costs: [Vec<f64>; 4] = Default::default();
+    let mut least_costs = Vec::new();
     let (mut writes, mut write_costs, mut references) = (Vec::new(), Vec::new(), Vec::new());
     for run in 1..=arguments.runs {
         report.say(&format!("run {run} of {}", arguments.runs));
@@ -104,12 +112,22 @@ pub(crate) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             load.run(*calls).await?;
             costs.push(per_call_us(cpu_time(pid)? - before, *calls));
         }
+        let before = cpu_time(bare.process.pid())?;
+        least.run(CALLS).await?;
+        least_costs.push(per_call_us(cpu_time(bare.process.pid())? - before, CALLS));
         let before = cpu_time(pid)?;
         let took = write.run(WRITES).await?;
         write_costs.push(per_call_us(cpu_time(pid)? - before, WRITES));
         writes.push(f64::from(CONNECTIONS * WRITES) / took.as_secs_f64());
         references.push(pgbench::run(platform.folder(), &database, CONNECTIONS, WRITES).await?);
     }
+    report.add(
+        "token-checked call against a server that only answers",
+        median(costs[0].clone()),
+        "µs",
+        Some(("bare hyper", median(least_costs))),
+        Target::None,
+    );
     for ((figure, _, _, reference, target), costs) in kinds.into_iter().zip(costs) {
         report.add(figure, median(costs), "µs", reference, target);
     }

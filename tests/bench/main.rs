@@ -3,6 +3,7 @@
 //! `docs/benchmarks.md` explains each figure.
 
 mod api;
+mod bare;
 mod dispatcher;
 mod echo;
 mod machine;
@@ -81,6 +82,7 @@ async fn main() -> ExitCode {
         }
         // As a game server that the platform started.
         Some(echo::NAME) => echo::run_runtime().await,
+        Some(bare::NAME) => bare::serve().await,
         Some(name) => measure(name, &arguments, &mut report).await,
     };
     match ended {

@@ -74,9 +74,6 @@ impl Platform {
             ("OMGSERVERS_RUNTIMES_OVERRIDING_ENABLED", "true".to_owned()),
             ("OMGSERVERS_RUNTIMES_OVERRIDING_URI", runtimes_uri),
             ("OMGSERVERS_IMAGE_FILES_ENABLED", "true".to_owned()),
-            // Requests are counted as everywhere, but one user is all the load there is.
-            ("OMGSERVERS_RATE_LIMIT_ADDRESS", "1000000".to_owned()),
-            ("OMGSERVERS_RATE_LIMIT_USER", "1000000".to_owned()),
             ("OMGSERVERS_BOOTSTRAP_ENABLED", "true".to_owned()),
             ("OMGSERVERS_BOOTSTRAP_ADMIN_USER_PASSWORD", PASSWORD.to_owned()),
             ("OMGSERVERS_BOOTSTRAP_SUPPORT_USER_PASSWORD", PASSWORD.to_owned()),
@@ -85,9 +82,9 @@ impl Platform {
             (cpus.as_str(), "16".to_owned()),
             (memory.as_str(), "16000".to_owned()),
             (containers.as_str(), "64".to_owned()),
-            // One client asks for all: what keeps one from asking too much is not what is measured.
-            ("OMGSERVERS_RATE_LIMIT_ADDRESS", "0".to_owned()),
-            ("OMGSERVERS_RATE_LIMIT_USER", "0".to_owned()),
+            // Requests are counted as everywhere, but one client is all the load there is.
+            ("OMGSERVERS_RATE_LIMIT_ADDRESS", "1000000".to_owned()),
+            ("OMGSERVERS_RATE_LIMIT_USER", "1000000".to_owned()),
             // Who has left is forgotten soon, so that one run does not weigh on the next.
             ("OMGSERVERS_CLIENTS_INACTIVE_INTERVAL", "5".to_owned()),
             ("OMGSERVERS_MATCHES_EMPTY_INTERVAL", "1".to_owned()),

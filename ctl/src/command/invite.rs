@@ -5,7 +5,7 @@ use std::fmt::Display;
 use omgservers_protocol::id::UserId;
 use omgservers_protocol::support::{
     CreateDeveloper, CreateDeveloperAlias, CreateProjectPermissions, CreateStagePermissions, CreateTenantPermissions,
-    DeleteDeveloper, GetTenantQuotas, ListProjects, ListStages, ProjectPermission, StagePermission, TenantPermission,
+    DeleteDeveloper, ListProjects, ListStages, ProjectPermission, StagePermission, TenantPermission,
 };
 use omgservers_protocol::text::Text;
 use serde_json::json;
@@ -82,8 +82,6 @@ async fn places(
     project: Option<Text>,
     stage: Option<Text>,
 ) -> Result<Vec<(Text, Vec<Text>)>> {
-    // A tenant that never was has no projects, which lists do not tell from one that has none yet.
-    context.send(ROLE, &GetTenantQuotas { tenant: tenant.clone() }).await?;
     let call = |paging| ListProjects {
         tenant: tenant.clone(),
         paging,

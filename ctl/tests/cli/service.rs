@@ -230,7 +230,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
         operation if operation.ends_with("-permissions") && operation.starts_with("delete-") => {
             json!({"deleted_permissions": call["permissions_to_delete"]})
         }
-        "get-tenant-quotas" if call["tenant"] == "999" => {
+        "list-projects" if call["tenant"] == "999" => {
             return Err((404, "OBJECT_NOT_FOUND", "there is no such tenant"));
         }
         "create-project" => {
