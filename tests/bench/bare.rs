@@ -21,7 +21,6 @@ use crate::machine::{self, Process};
 
 /// As which this program is the server.
 pub(crate) const NAME: &str = "bare-http";
-const PORT: &str = "BENCH_BARE_PORT";
 const READY_WAIT: Duration = Duration::from_secs(30);
 const ANSWER: &[u8] = br#"{"id":"790000000000000001"}"#;
 
@@ -34,9 +33,9 @@ pub(crate) struct Bare {
 impl Bare {
     pub(crate) async fn start(folder: &Path) -> Result<Self> {
         let port = machine::free_port()?;
-        let environment = [(PORT, port.to_string())];
+        let arguments = [NAME, "--port", &port.to_string()];
         let program = std::env::current_exe()?;
-        let mut process = Process::start(&program, &[NAME], &environment, &folder.join("bare.log"))?;
+        let mut process = Process::start(&program, &arguments, &[], &folder.join("bare.log"))?;
         let address = format!("127.0.0.1:{port}");
         let deadline = Instant::now() + READY_WAIT;
         while TcpStream::connect(&address).await.is_err() {
@@ -49,9 +48,9 @@ impl Bare {
 }
 
 /// The server; it ends with whoever started it.
-pub(crate) async fn serve() -> Result<()> {
-    let port = std::env::var(PORT).with_context(|| format!("{PORT} is not set"))?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse()?)).await?;
+pub(crate) async fn serve(port: Option<u16>) -> Result<()> {
+    let port = port.context("`--port` is missing")?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

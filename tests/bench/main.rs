@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// Image of the shooter, as an archive with a static program.
     #[arg(long, env = "OMGSERVERS_TEST_SHOOTER_ARCHIVE")]
     shooter_archive: Option<PathBuf>,
+    /// Of the server that this program is as a reference.
+    #[arg(long, hide = true)]
+    port: Option<u16>,
 }
 
 #[tokio::main]
@@ -82,7 +85,7 @@ async fn main() -> ExitCode {
         }
         // As a game server that the platform started.
         Some(echo::NAME) => echo::run_runtime().await,
-        Some(bare::NAME) => bare::serve().await,
+        Some(bare::NAME) => bare::serve(arguments.port).await,
         Some(name) => measure(name, &arguments, &mut report).await,
     };
     match ended {
