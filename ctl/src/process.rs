@@ -48,6 +48,7 @@ impl Process {
         let content = std::fs::read(format!("/proc/{}/{file}", self.pid)).unwrap_or_default();
         content
             .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect()
     }

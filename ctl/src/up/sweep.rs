@@ -37,6 +37,7 @@ pub(super) async fn sweep(data: &Path, output: Output) -> bool {
         database.signal(Signal::INT);
         if !database.gone_within(STOP_GRACE).await {
             database.signal(Signal::KILL);
+            database.gone_within(GAME_GRACE).await;
         }
     }
     found += usize::from(database.is_some());
@@ -87,7 +88,8 @@ mod tests {
             .unwrap();
         // A program that has just begun shows its words and variables a moment later.
         let deadline = Instant::now() + Duration::from_secs(30);
-        while Process::of(child.id()).is_none_or(|process| process.environment().is_empty()) {
+        let has_begun = |process: Process| process.command_line().contains(&value) && !process.environment().is_empty();
+        while !Process::of(child.id()).is_some_and(has_begun) {
             assert!(Instant::now() < deadline, "{name} does not begin");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -114,7 +116,8 @@ mod tests {
         std::fs::write(cluster.join("postmaster.pid"), format!("{}\nmore\n", database.id())).unwrap();
 
         let output = Output::new(Format::Text);
-        // Children of this process stay zombies until they are waited for, which counts as gone.
+        // Children of this process stay zombies until they are waited for, which counts as gone. Where this test runs in the
+        // background of a shell, they ignore the interrupt and are ended the hard way.
         assert!(sweep(&data, output).await);
         assert!(game.try_wait().unwrap().is_some() && database.try_wait().unwrap().is_some());
         assert!(other.try_wait().unwrap().is_none());
