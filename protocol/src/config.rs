@@ -1,9 +1,14 @@
 //! The documents a developer hands in: what a version needs, and how a deployment is run.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Json;
 use crate::id::{LobbyId, MatchId, MatchmakerId};
+
+/// Modes of a version, and groups of a mode.
+const MODES_MAX: usize = 100;
 
 /// The modes of a game and whatever else its runtimes should know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,32 +46,37 @@ impl VersionConfig {
 
     /// What is wrong with it, if anything.
     pub fn check(&self) -> Result<(), String> {
+        if self.modes.len() > MODES_MAX {
+            return Err(format!("a version has at most {MODES_MAX} modes"));
+        }
+        let mut names = HashSet::new();
         for (index, mode) in self.modes.iter().enumerate() {
             let name = &mode.name;
             let named = |name: &str| !name.trim().is_empty() && name.chars().count() <= 64 && !name.contains('\0');
             if !named(name) {
                 return Err(format!(
-                    "the name of mode {index} must not be blank and at most 64 characters long"
+                    "the name of mode {index} must not be blank, and have at most 64 characters"
                 ));
             }
-            if self.modes[..index].iter().any(|other| other.name == *name) {
+            if !names.insert(name) {
                 return Err(format!("mode `{name}` is there twice"));
             }
-            if mode.groups.is_empty() {
-                return Err(format!("mode `{name}` has no groups"));
+            if mode.groups.is_empty() || mode.groups.len() > MODES_MAX {
+                return Err(format!("mode `{name}` needs 1 to {MODES_MAX} groups"));
             }
             if mode.max_players == 0 || mode.min_players > mode.max_players {
                 return Err(format!(
                     "mode `{name}` needs 1 ≤ max_players and min_players ≤ max_players"
                 ));
             }
-            for (position, group) in mode.groups.iter().enumerate() {
+            let mut groups = HashSet::new();
+            for group in &mode.groups {
                 if !named(&group.name) {
                     return Err(format!(
                         "a group name of mode `{name}` is blank or longer than 64 characters"
                     ));
                 }
-                if mode.groups[..position].iter().any(|other| other.name == group.name) {
+                if !groups.insert(&group.name) {
                     return Err(format!("group `{}` of mode `{name}` is there twice", group.name));
                 }
                 if group.min_players == 0 || group.min_players > group.max_players {
@@ -270,6 +280,35 @@ mod tests {
             mode(0, 0, 1, 1),
         ] {
             assert!(check(broken.clone()).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn names_are_there_once_and_there_is_an_end_to_them() {
+        let groups = |names: &[String]| -> Vec<serde_json::Value> {
+            let group = |name| serde_json::json!({"name": name, "min_players": 1, "max_players": 1});
+            names.iter().map(group).collect()
+        };
+        let mode = |name: &str, names: &[String]| serde_json::json!({"name": name, "min_players": 1, "max_players": 100, "groups": groups(names)});
+        let names = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+        let modes = |modes: Vec<serde_json::Value>| check(serde_json::json!({"modes": modes}));
+        assert_eq!(modes(vec![mode("a", &names(100)), mode("b", &names(1))]), Ok(()));
+        let many = |count| names(count).iter().map(|name| mode(name, &names(1))).collect();
+        assert_eq!(modes(many(100)), Ok(()));
+        for (broken, reason) in [
+            (vec![mode("a", &names(101))], "needs 1 to 100 groups"),
+            (many(101), "at most 100 modes"),
+            (
+                vec![mode("a", &names(1)), mode("a", &names(1))],
+                "mode `a` is there twice",
+            ),
+            (
+                vec![mode("a", &["x".into(), "x".into()])],
+                "group `x` of mode `a` is there twice",
+            ),
+        ] {
+            let refused = modes(broken).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
         }
     }
 }

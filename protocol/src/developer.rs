@@ -855,6 +855,20 @@ pub struct DeploymentDetails {
     /// How it is doing. Old clients do not look at it.
     #[serde(default)]
     pub venues: Vec<VenueStatus>,
+    /// Why nothing new is started for a while, if that is so.
+    #[serde(default)]
+    pub failure: Option<DeploymentFailure>,
+}
+
+/// What happened to the last lobbies and matches of a deployment that did not start, or not for long.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeploymentFailure {
+    pub reason: String,
+    /// How many failed one after the other.
+    pub failures: u32,
+    /// When the next one is tried.
+    pub retry_at: Timestamp,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

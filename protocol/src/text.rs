@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Text(String);
 
 /// The message that a refused [`Text`] puts into the parser's error; the service maps it to its own qualifier.
-pub const TEXT_CONSTRAINT: &str = "must not be blank and at most 64 characters long";
+pub const TEXT_CONSTRAINT: &str = "must not be blank, and have at most 64 characters";
 
 impl Text {
     /// `None` when it is blank or too long.

@@ -48,7 +48,7 @@ impl Address {
         Self::new(behind(peer, headers, proxies))
     }
 
-    fn new(address: IpAddr) -> Self {
+    pub(crate) fn new(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(_) => Self(address),
             IpAddr::V6(address) => {

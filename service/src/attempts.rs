@@ -85,7 +85,7 @@ pub async fn check_password(app: &App, id: i64, from: Address, password: &str, h
         is_right
     } else {
         let (app, password, hash) = (app.clone(), password.to_owned(), hash.to_owned());
-        auth::hash_slowly(move || -> Result<bool> {
+        auth::hash_slowly(Some(from), move || -> Result<bool> {
             // Many at once do not outrun the count: those that waited for their turn are looked at one by one.
             app.attempts.admit(&key, Instant::now())?;
             let is_right = auth::is_chosen_password(&password, &hash)?;

@@ -1,6 +1,7 @@
 //! Passwords and tokens.
 
-use std::sync::{Arc, LazyLock};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use omgservers_protocol::token::{Audience, Claims, Keys, Role, Signer, Verifier}
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
+use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::ids::now_ms;
 
@@ -25,6 +27,8 @@ const CACHED_TOKENS: u64 = 100_000;
 const BCRYPT_MAX: usize = 72;
 /// Passwords that wait for a core: half a minute's work for two of them.
 const HASHES_WAITING_MAX: usize = 1_024;
+/// So many of them from one address: about two seconds' work.
+const HASHES_PER_ADDRESS_MAX: usize = 64;
 
 pub struct Tokens {
     signer: Signer,
@@ -190,14 +194,14 @@ pub fn hash_generated(password: &str) -> String {
 }
 
 /// How a password that a person chose is stored.
-pub async fn hash_chosen(password: String) -> Result<String> {
+pub async fn hash_chosen(password: String, from: Option<Address>) -> Result<String> {
     if password.len() > BCRYPT_MAX {
         return Err(Error::Invalid(format!(
-            "a password may be {BCRYPT_MAX} bytes long, and this one has {}",
+            "at most {BCRYPT_MAX} bytes can be hashed, and these are {}",
             password.len()
         )));
     }
-    let hash = hash_slowly(move || bcrypt::hash_with_result(password, 10)).await?;
+    let hash = hash_slowly(from, move || bcrypt::hash_with_result(password, 10)).await?;
     // Spelled as in older installations; the algorithm is the same.
     let hash = hash.context("the password cannot be hashed")?;
     Ok(hash.format_for_version(bcrypt::Version::TwoA))
@@ -219,13 +223,18 @@ pub(crate) fn is_chosen_password(password: &str, hash: &str) -> Result<bool> {
     Ok(bcrypt::verify(password, hash).context("the stored hash is damaged")?)
 }
 
-/// Does what takes tens of milliseconds of CPU off the async threads, for as many at a time as there are cores.
-pub(crate) async fn hash_slowly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+/// Does what takes tens of milliseconds of CPU off the async threads, for as many at a time as there are cores. One address
+/// keeps nobody else waiting for long.
+pub(crate) async fn hash_slowly<T: Send + 'static>(
+    from: Option<Address>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
     static CORES: LazyLock<Semaphore> = LazyLock::new(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Semaphore::new(cores)
     });
     static QUEUE: Semaphore = Semaphore::const_new(HASHES_WAITING_MAX);
+    let _share = from.map(Share::take).transpose()?;
     let _waiting = QUEUE
         .try_acquire()
         .map_err(|_| Error::Unavailable("too many log in at once, try again"))?;
@@ -238,6 +247,37 @@ pub(crate) async fn hash_slowly<T: Send + 'static>(work: impl FnOnce() -> T + Se
     Ok(done.await.context("hashing was cut off")?)
 }
 
+/// One of the passwords that an address has waiting.
+struct Share(Address);
+
+static SHARES: LazyLock<Mutex<HashMap<Address, usize>>> = LazyLock::new(Mutex::default);
+
+impl Share {
+    fn take(from: Address) -> Result<Self> {
+        let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = shares.entry(from).or_default();
+        if *taken >= HASHES_PER_ADDRESS_MAX {
+            return Err(Error::Unavailable(
+                "too many log in at once from this address, try again",
+            ));
+        }
+        *taken += 1;
+        Ok(Self(from))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = shares.get_mut(&self.0) {
+            *taken -= 1;
+            if *taken == 0 {
+                shares.remove(&self.0);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,14 +286,34 @@ mod tests {
     async fn a_password_belongs_to_its_own_hash_only() {
         let password = generate_password();
         assert_eq!(password.len(), 32);
-        let (generated, chosen) = (hash_generated(&password), hash_chosen(password.clone()).await.unwrap());
+        let (generated, chosen) = (
+            hash_generated(&password),
+            hash_chosen(password.clone(), None).await.unwrap(),
+        );
         assert!(is_generated(&generated) && !is_generated(&chosen));
         assert!(chosen.starts_with("$2a$10$"), "{chosen}");
-        assert!(hash_chosen("ä".repeat(36)).await.is_ok() && hash_chosen("ä".repeat(37)).await.is_err());
+        assert!(hash_chosen("ä".repeat(36), None).await.is_ok() && hash_chosen("ä".repeat(37), None).await.is_err());
         for (given, expected) in [(password.as_str(), true), ("other", false)] {
             assert_eq!(is_generated_password(given, &generated), expected);
             assert_eq!(is_chosen_password(given, &chosen).unwrap(), expected);
         }
         assert!(!generated.contains(&password) && !chosen.contains(&password));
+    }
+
+    #[tokio::test]
+    async fn an_address_with_many_passwords_waiting_keeps_nobody_else_out() {
+        let many = Address::new(std::net::Ipv4Addr::new(192, 0, 2, 1).into());
+        let other = Address::new(std::net::Ipv4Addr::new(192, 0, 2, 2).into());
+        let shares: Vec<_> = (0..HASHES_PER_ADDRESS_MAX)
+            .map(|_| Share::take(many).unwrap())
+            .collect();
+        assert!(hash_slowly(Some(many), || ()).await.is_err());
+        hash_slowly(Some(other), || ()).await.unwrap();
+        drop(shares);
+        hash_slowly(Some(many), || ()).await.unwrap();
+        assert!(
+            !SHARES.lock().unwrap().contains_key(&many),
+            "nobody is remembered for nothing"
+        );
     }
 }

@@ -37,6 +37,9 @@ pub enum Error {
     OtherProject,
     #[error("{kind} `{key}` not found")]
     NotFound { kind: &'static str, key: String },
+    /// Neither its name nor its number is said: it may be there, and be somebody else's.
+    #[error("there is no such tenant")]
+    NoTenant,
     #[error("{kind} `{key}` is gone or never was")]
     ParentNotFound { kind: &'static str, key: String },
     #[error("nothing is deployed on stage `{stage}`")]
@@ -45,7 +48,7 @@ pub enum Error {
     RuntimeGone,
     #[error("{0}")]
     Conflict(String),
-    #[error("version `{version}` has no image yet")]
+    #[error("there is no version `{version}` with an image")]
     NoImage { version: String },
     #[error("the client belongs to another user")]
     OthersClient,
@@ -107,7 +110,7 @@ impl Error {
             Self::UserDeleted => (S::UNAUTHORIZED, Q::UserNotFound),
             Self::Forbidden(_) => (S::FORBIDDEN, Q::PermissionNotFound),
             Self::OtherProject => (S::FORBIDDEN, Q::WrongRequest),
-            Self::NotFound { .. } | Self::NoRoute => (S::NOT_FOUND, Q::ObjectNotFound),
+            Self::NotFound { .. } | Self::NoTenant | Self::NoRoute => (S::NOT_FOUND, Q::ObjectNotFound),
             Self::ParentNotFound { .. } => (S::NOT_FOUND, Q::ParentNotFound),
             Self::NothingDeployed { .. } => (S::NOT_FOUND, Q::DeploymentNotFound),
             Self::RuntimeGone => (S::NOT_FOUND, Q::RuntimeNotFound),

@@ -129,26 +129,38 @@ async fn a_new_password_or_a_deletion_revokes_tokens_on_every_instance() {
     let call = support::ResetDeveloperPassword { user_id: studio.user };
     let reset = support.send(&call).await.expect("a new password");
     is_refused_everywhere(&installation, &now, Qualifier::WrongCredentials).await;
+    // Somebody else may have known the old one, and made keys.
+    is_refused_everywhere(&installation, &program, Qualifier::WrongCredentials).await;
     let call = support::CreateDeveloperAlias {
         user_id: studio.user,
         alias: text("ada"),
     };
     support.send(&call).await.expect("a name");
     let ada = log_in(&installation, "ada", &reset.password).await;
+    assert!(
+        ada.send(&dev::ListApiKeys::default())
+            .await
+            .expect("a list")
+            .items
+            .is_empty()
+    );
 
     let call = support::DeleteDeveloper { user_id: studio.user };
     assert!(support.send(&call).await.expect("deleted").deleted);
     assert!(!support.send(&call).await.expect("answered").deleted, "once is enough");
     is_refused_everywhere(&installation, &ada, Qualifier::UserNotFound).await;
     is_refused_everywhere(&installation, &program, Qualifier::UserNotFound).await;
-    let call = dev::CreateToken {
-        user_id: text(studio.user),
-        password: text(&reset.password),
-    };
-    assert_eq!(
-        refusal(&installation.client(), &call).await,
-        refused(401, "USER_NOT_FOUND")
-    );
+    for named in [text(studio.user), text("ada")] {
+        let call = dev::CreateToken {
+            user_id: named,
+            password: text(&reset.password),
+        };
+        assert_eq!(
+            refusal(&installation.client(), &call).await,
+            refused(401, "USER_NOT_FOUND"),
+            "by number and by name"
+        );
+    }
     eventually("the name is free again", || async {
         let (other, ..) = Studio::hire(&installation).await;
         let call = support::CreateDeveloperAlias {

@@ -126,6 +126,66 @@ async fn a_tenant_has_no_more_than_its_quotas_and_its_use_is_written_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn details_say_why_nothing_runs() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    let version = studio.version(harness::game_config(), "file:///nowhere/game.tar").await;
+    let deployment = studio.deploy(version, None).await;
+    let failure = eventually("a reason", || async { studio.deployment(deployment).await.failure }).await;
+    assert!(
+        failure.failures > 0 && failure.reason.contains("/nowhere/game.tar"),
+        "{failure:?}"
+    );
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_player_who_never_played_is_forgotten_after_a_month() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    open_lobby(&studio).await;
+    let nobody = installation.client();
+    let mut players = Vec::new();
+    for _ in 0..2 {
+        players.push(nobody.send(&player::CreateUser {}).await.expect("a player"));
+    }
+    let log_in = |index: usize| player::CreateToken {
+        user_id: players[index].user_id,
+        password: text(&players[index].password),
+    };
+    let (tenant, project, stage) = place(&studio);
+    let call = player::CreateClient { tenant, project, stage };
+    let token = nobody.send(&log_in(0)).await.expect("a token").raw_token;
+    nobody.with_token(token).send(&call).await.expect("a client");
+
+    let app = installation.services[0].app();
+    let forget = async || {
+        for shard in app.db.shards() {
+            omgservers_service::entity::tombstone::purge(app, shard)
+                .await
+                .expect("purged");
+        }
+    };
+    forget().await;
+    for index in 0..2 {
+        nobody.send(&log_in(index)).await.expect("it is too soon");
+    }
+    for player in &players {
+        let mut tx = app.db.begin(player.user_id.get()).await.expect("a transaction");
+        sqlx::query("update account set created = now() - interval '31 days' where id = $1")
+            .bind(player.user_id.get())
+            .execute(&mut *tx)
+            .await
+            .expect("made older");
+        tx.commit().await.expect("committed");
+    }
+    forget().await;
+    nobody.send(&log_in(0)).await.expect("one who played stays");
+    assert_eq!(refusal(&nobody, &log_in(1)).await, refused(404, "OBJECT_NOT_FOUND"));
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn players_who_come_at_once_do_not_pass_a_quota_together() {
     let installation = Installation::start(Options::default()).await;
     let studio = Studio::open(&installation).await;

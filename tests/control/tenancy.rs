@@ -128,9 +128,9 @@ async fn support_gives_and_takes_permissions_on_three_levels() {
         tenant_id: tenant.as_id().expect("an id").into(),
         alias: text("ghost"),
     };
-    support.send(&alias).await.expect("accepted, but nobody will find it");
-    let ghost = support::GetTenantQuotas { tenant: text("ghost") };
-    assert_eq!(refusal(&support, &ghost).await, refused(404, "OBJECT_NOT_FOUND"));
+    support.send(&alias).await.expect("accepted");
+    let ghost = support::DeleteTenant { tenant: text("ghost") };
+    assert!(!support.send(&ghost).await.expect("it leads there").deleted);
     installation.stop().await;
 }
 
@@ -413,5 +413,114 @@ async fn the_audit_log_says_who_changed_what_and_no_secret() {
     assert!(all.iter().any(|record| record.operation == "create-developer"));
     assert!(all.windows(2).all(|pair| pair[0].id > pair[1].id), "the newest first");
     assert!(!format!("{records:?}{all:?}").contains("hunter2"));
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_something_deleted_leads_there_until_it_is_given_to_something_else() {
+    let installation = Installation::start(Options::default()).await;
+    let support = installation.support().await;
+    let studio = Studio::open(&installation).await;
+    let name_tenant = |tenant, name: &str| support::CreateTenantAlias {
+        tenant_id: tenant,
+        alias: text(name),
+    };
+    support.send(&name_tenant(studio.tenant, "acme")).await.expect("a name");
+    let name_project = dev::CreateProjectAlias {
+        tenant: text("acme"),
+        project_id: studio.project,
+        alias: text("game"),
+    };
+    studio.developer.send(&name_project).await.expect("a name");
+    let delete_project = dev::DeleteProject {
+        tenant: text("acme"),
+        project: text("game"),
+    };
+    assert!(studio.developer.send(&delete_project).await.expect("deleted").deleted);
+    // Whether its names have been freed meanwhile or not: it is there, and it is deleted.
+    for _ in 0..5 {
+        assert!(!studio.developer.send(&delete_project).await.expect("answered").deleted);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let other = dev::CreateProject { tenant: text("acme") };
+    let other = studio.developer.send(&other).await.expect("a project").project_id;
+    eventually("the name is free", || async {
+        let call = dev::CreateProjectAlias {
+            tenant: text("acme"),
+            project_id: other,
+            alias: text("game"),
+        };
+        studio.developer.send(&call).await.ok()
+    })
+    .await;
+    assert!(
+        studio.developer.send(&delete_project).await.expect("deleted").deleted,
+        "now it is the name of the other one"
+    );
+
+    let delete = support::DeleteTenant { tenant: text("acme") };
+    assert!(support.send(&delete).await.expect("deleted").deleted);
+    let late = support::CreateProject { tenant: text("acme") };
+    let again = support.send(&support::CreateTenant {}).await.expect("a tenant").id;
+    eventually("the name of the tenant is free", || async {
+        assert!(!support.send(&delete).await.expect("answered").deleted);
+        assert_eq!(refusal(&support, &late).await, refused(404, "PARENT_NOT_FOUND"));
+        support.send(&name_tenant(again, "other")).await.ok()?;
+        support.send(&name_tenant(studio.tenant, "late")).await.ok()
+    })
+    .await;
+    // A name for what is deleted is accepted, and keeps nobody else from having it.
+    let call = support::DeleteTenant { tenant: text("late") };
+    assert!(!support.send(&call).await.expect("answered").deleted);
+    support.send(&name_tenant(again, "late")).await.expect("it is free");
+    assert!(support.send(&call).await.expect("deleted").deleted);
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_version_is_never_deployed() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    for _ in 0..5 {
+        let version = studio.version(game_config(), "local://").await;
+        let call = dev::DeleteVersion {
+            tenant: text(studio.tenant),
+            id: version,
+        };
+        assert!(studio.developer.send(&call).await.expect("deleted").deleted);
+        let deploy = dev::DeployVersion {
+            tenant: text(studio.tenant),
+            project: text(studio.project),
+            stage: text(studio.stage),
+            version_id: version,
+            config: None,
+        };
+        assert_eq!(
+            refusal(&studio.developer, &deploy).await,
+            refused(409, "WRONG_VERSION_STATE"),
+            "though its images may still be there"
+        );
+    }
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_cannot_tell_a_tenant_that_is_there_from_one_that_is_not() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    let support = installation.support().await;
+    let call = support::CreateTenantAlias {
+        tenant_id: studio.tenant,
+        alias: text("acme"),
+    };
+    support.send(&call).await.expect("a name");
+    let (.., stranger) = Studio::hire(&installation).await;
+    let mut answers = Vec::new();
+    for tenant in [text("acme"), text(studio.tenant), text("nonesuch"), text("12345")] {
+        let call = dev::GetTenantQuotas { tenant };
+        let refused = stranger.send(&call).await.expect_err("refused");
+        answers.push((refused.status(), refused.to_string()));
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     installation.stop().await;
 }

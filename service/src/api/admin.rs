@@ -89,7 +89,7 @@ pub(super) async fn bcrypt_hash(_: Admin, Body(call): Body<BcryptHash>) -> Resul
         return Err(Error::Invalid("value must not be blank".into()));
     }
     Ok(Json(BcryptedHash {
-        hash: auth::hash_chosen(value.to_owned()).await?,
+        hash: auth::hash_chosen(value.to_owned(), None).await?,
     }))
 }
 

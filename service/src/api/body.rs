@@ -41,7 +41,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let text = bytes.trim_ascii();
-    if text.is_empty() {
+    if text.is_empty() || text == b"null" {
         return Err(Error::Invalid("the body is missing".into()));
     }
     // Lua writes an empty table as `[]`.

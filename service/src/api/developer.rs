@@ -135,19 +135,26 @@ pub(super) async fn list_usage(
     quota::list_usage(&app, &by, &call.tenant, &call.paging).await.map(Json)
 }
 
-/// A form with a file: fields in any order.
+/// A form with a file: fields in any order. Whoever names the version before the file is checked before it is read.
 pub(super) async fn upload_files_archive(
     State(app): State<App>,
     by: Developer,
     form: Result<Multipart, MultipartRejection>,
 ) -> Result<Json<dev::UploadedFilesArchive>> {
     let mut form = form.map_err(|_| Error::WrongMediaType("multipart/form-data"))?;
-    let _upload = app.uploads.begin(by.user_id)?;
     let (mut tenant, mut version, mut archive, mut other_file) = (None, None, None, false);
+    let mut upload = None;
     while let Some(mut field) = form.next_field().await.map_err(|cause| broken(&app, &cause))? {
         let name = field.name().unwrap_or_default().to_owned();
         let is_file = field.file_name().is_some();
         let limit = if name == "version.zip" { usize::MAX } else { FIELD_MAX };
+        if name == "version.zip" && upload.is_none() {
+            let is_named = tenant.is_some() && version.is_some();
+            if is_named {
+                files::check(&app, &by, &named(tenant.as_deref(), version.as_deref())?).await?;
+            }
+            upload = Some(app.uploads.begin(by.user_id, is_named)?);
+        }
         let mut content = Vec::new();
         while let Some(chunk) = field.chunk().await.map_err(|cause| broken(&app, &cause))? {
             if content.len() + chunk.len() > limit && !is_file {
@@ -164,9 +171,20 @@ pub(super) async fn upload_files_archive(
             _ => other_file |= is_file,
         }
     }
-    let text = |field: Option<Vec<u8>>, name: &str| {
+    let call = named(tenant.as_deref(), version.as_deref())?;
+    let archive = match archive {
+        Some(archive) => archive,
+        None if other_file => return Err(Error::ZipMissing),
+        None => return Err(Error::Invalid("the file part `version.zip` is missing".into())),
+    };
+    files::create(&app, &by, call, archive).await.map(Json)
+}
+
+/// What an archive is for, by the fields of its form.
+fn named(tenant: Option<&[u8]>, version: Option<&[u8]>) -> Result<dev::UploadFilesArchive> {
+    let text = |field: Option<&[u8]>, name: &str| {
         field
-            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .and_then(|bytes| str::from_utf8(bytes).ok())
             .and_then(Text::new)
             .ok_or_else(|| Error::Invalid(format!("the field `{name}` is missing or blank")))
     };
@@ -176,13 +194,7 @@ pub(super) async fn upload_files_archive(
         .as_id()
         .ok_or_else(|| Error::WrongRequest(format!("`{version}` is not the id of a version")))?
         .into();
-    let archive = match archive {
-        Some(archive) => archive,
-        None if other_file => return Err(Error::ZipMissing),
-        None => return Err(Error::Invalid("the file part `version.zip` is missing".into())),
-    };
-    let call = dev::UploadFilesArchive { tenant, version_id };
-    files::create(&app, &by, call, archive).await.map(Json)
+    Ok(dev::UploadFilesArchive { tenant, version_id })
 }
 
 /// Why a form could not be read to its end.

@@ -37,7 +37,12 @@ pub(super) async fn ping(Body(_): Body<PingService>) -> Json<Pong> {
     Json(Pong { message: "pong".into() })
 }
 
-pub(super) async fn create_user(State(app): State<App>, Body(_): Body<CreateUser>) -> Result<Json<CreatedUser>> {
+pub(super) async fn create_user(
+    State(app): State<App>,
+    from: Address,
+    Body(_): Body<CreateUser>,
+) -> Result<Json<CreatedUser>> {
+    app.limits.admit_sign_up(from)?;
     account::create(&app, None, Role::Player).await.map(Json)
 }
 

@@ -12,11 +12,14 @@ use time::OffsetDateTime;
 use crate::address::Address;
 use crate::entity::alias::{self, Scope};
 use crate::entity::page::Walk;
-use crate::entity::{audit, timestamp};
+use crate::entity::{api_key, audit, timestamp};
 use crate::error::{Error, Result};
 use crate::event::{self, Kind};
 use crate::principal::Actor;
 use crate::{App, attempts, auth, revocation};
+
+/// A player who signed up and never came to a stage is forgotten after so many days.
+const UNUSED_DAYS: i32 = 30;
 
 /// A new user with a generated password, which is shown this once.
 pub async fn create(app: &App, by: Option<&Actor>, role: Role) -> Result<CreatedUser> {
@@ -32,10 +35,11 @@ pub async fn create(app: &App, by: Option<&Actor>, role: Role) -> Result<Created
 }
 
 async fn insert(db: &mut PgConnection, id: UserId, role: Role, hash: &str) -> Result<()> {
-    sqlx::query("insert into account (id, role, password_hash) values ($1, $2, $3)")
+    sqlx::query("insert into account (id, role, password_hash, unused) values ($1, $2, $3, $4)")
         .bind(id)
         .bind(role.as_str())
         .bind(hash)
+        .bind(role == Role::Player)
         .execute(db)
         .await?;
     Ok(())
@@ -51,7 +55,7 @@ pub async fn bootstrap(app: &App, role: Role, name: &str, password: &str) -> Res
         return Ok(());
     }
     let id: UserId = app.ids.mint();
-    let hash = auth::hash_chosen(password.to_owned()).await?;
+    let hash = auth::hash_chosen(password.to_owned(), None).await?;
     let mut tx = app.db.begin(id.get()).await?;
     insert(&mut tx, id, role, &hash).await?;
     tx.commit().await?;
@@ -120,7 +124,7 @@ pub async fn change_password(app: &App, from: Address, by: &Actor, change: &Pass
     let user = by.user_id;
     let account = find(app, user).await?;
     attempts::check_password(app, user.get(), from, change.password.as_str(), &account.hash).await?;
-    let hash = auth::hash_chosen(change.new_password.as_str().to_owned()).await?;
+    let hash = auth::hash_chosen(change.new_password.as_str().to_owned(), Some(from)).await?;
     set_password(app, by, user, &hash, Some(account.epoch), "change-password").await
 }
 
@@ -133,6 +137,8 @@ pub async fn reset_password(app: &App, by: &Actor, user: UserId, role: Option<Ro
     let password = auth::generate_password();
     let hash = auth::hash_generated(&password);
     set_password(app, by, user, &hash, None, "reset-password").await?;
+    // Whoever had the old password may have made keys. The new password is not told before they are gone.
+    api_key::forget_of_user(app, user).await?;
     Ok(CreatedUser {
         user_id: user,
         password,
@@ -209,7 +215,7 @@ pub async fn changed(app: &App, user: UserId) -> Result<()> {
         .await?;
     tx.commit().await?;
     let mut tx = app.db.begin(Scope::User.key()).await?;
-    alias::forget(&mut tx, Scope::User, user.get()).await?;
+    alias::release(&mut tx, Scope::User, user.get()).await?;
     tx.commit().await
 }
 
@@ -291,8 +297,19 @@ pub async fn list_users(app: &App, call: &admin::ListUsers) -> Result<Page<User>
     list(app, call.role.as_ref().map(parse).transpose()?, &call.paging).await
 }
 
-/// Forgets users who were deleted long ago.
+/// Forgets users who were deleted long ago, and players who signed up and never played.
 pub async fn purge(db: &mut PgConnection, after_s: i64, limit: i64) -> Result<()> {
+    sqlx::query(
+        "with looked_at as (select account.id, player.user_id is not null as has_played from account \
+           left join lateral (select user_id from player where player.user_id = account.id limit 1) as player on true \
+           where unused and created < now() - $1 * interval '1 day' order by created limit $2), \
+         played as (update account set unused = false where id in (select id from looked_at where has_played)) \
+         delete from account where id in (select id from looked_at where not has_played)",
+    )
+    .bind(UNUSED_DAYS)
+    .bind(limit)
+    .execute(&mut *db)
+    .await?;
     sqlx::query(
         "delete from account where id in (select id from account where deleted < now() - $1 * interval '1 second' \
          and not exists (select 1 from event where kind = 'account' and key = account.id) limit $2)",

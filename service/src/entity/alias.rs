@@ -81,9 +81,9 @@ pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i6
     }
 }
 
-/// Takes away every name of an entity.
-pub async fn forget(db: &mut PgConnection, scope: Scope, entity: i64) -> Result<()> {
-    sqlx::query("delete from alias where qualifier = $1 and shard_key = $2 and entity_id = $3")
+/// Frees every name of an entity that is deleted. They lead to it until they are forgotten, or given to something else.
+pub async fn release(db: &mut PgConnection, scope: Scope, entity: i64) -> Result<()> {
+    sqlx::query("update alias set deleted = now() where qualifier = $1 and shard_key = $2 and entity_id = $3 and deleted is null")
         .bind(scope.qualifier())
         .bind(scope.key())
         .bind(entity)
@@ -102,45 +102,58 @@ pub fn check_value(value: &Text) -> Result<&str> {
     Ok(value.as_str())
 }
 
+/// Whose name it is.
 pub async fn find(db: &mut PgConnection, scope: Scope, value: &str) -> Result<Option<i64>> {
+    look_up(db, scope, value, false).await
+}
+
+/// Whose name it is or was: of those who are deleted, the last one.
+async fn look_up(db: &mut PgConnection, scope: Scope, value: &str, or_was: bool) -> Result<Option<i64>> {
     Ok(sqlx::query_scalar(
-        "select entity_id from alias where qualifier = $1 and shard_key = $2 and uniqueness_group = $3 and value = $4",
+        "select entity_id from alias where qualifier = $1 and shard_key = $2 and uniqueness_group = $3 and value = $4 \
+         and (deleted is null or $5) order by deleted desc nulls first limit 1",
     )
     .bind(scope.qualifier())
     .bind(scope.key())
     .bind(scope.group())
     .bind(value)
+    .bind(or_was)
     .fetch_optional(db)
     .await?)
 }
 
 /// An id as it is, a name by look-up.
 pub async fn resolve_tenant(app: &App, tenant: &Text) -> Result<TenantId> {
-    resolve(app, Scope::Tenant, "tenant", tenant).await.map(TenantId)
+    resolve(app, Scope::Tenant, tenant)
+        .await?
+        .map(TenantId)
+        .ok_or(Error::NoTenant)
 }
 
 pub async fn resolve_user(app: &App, user: &Text) -> Result<UserId> {
-    resolve(app, Scope::User, "user", user).await.map(UserId)
+    resolve(app, Scope::User, user)
+        .await?
+        .map(UserId)
+        .ok_or_else(|| Error::not_found("user", user))
 }
 
-async fn resolve(app: &App, scope: Scope, kind: &'static str, text: &Text) -> Result<i64> {
+async fn resolve(app: &App, scope: Scope, text: &Text) -> Result<Option<i64>> {
     if let Some(id) = text.as_id() {
-        return Ok(id);
+        return Ok(Some(id));
     }
-    let unknown = || Error::not_found(kind, text);
     // Postgres knows no zero bytes.
     if text.as_str().contains('\0') {
-        return Err(unknown());
+        return Ok(None);
     }
     let mut tx = app.db.begin(scope.key()).await?;
-    find(&mut tx, scope, text.as_str()).await?.ok_or_else(unknown)
+    look_up(&mut tx, scope, text.as_str(), true).await
 }
 
 /// The same within a transaction in the tenant's shard.
 pub async fn resolve_project(tx: &mut Tx, tenant: TenantId, project: &Text) -> Result<ProjectId> {
     match project.as_id() {
         Some(id) => Ok(ProjectId(id)),
-        None => find(tx, Scope::Project(tenant), project.as_str())
+        None => look_up(tx, Scope::Project(tenant), project.as_str(), true)
             .await?
             .map(ProjectId)
             .ok_or_else(|| Error::not_found("project", project)),
@@ -150,7 +163,7 @@ pub async fn resolve_project(tx: &mut Tx, tenant: TenantId, project: &Text) -> R
 pub async fn resolve_stage(tx: &mut Tx, tenant: TenantId, project: ProjectId, stage: &Text) -> Result<StageId> {
     match stage.as_id() {
         Some(id) => Ok(StageId(id)),
-        None => find(tx, Scope::Stage(tenant, project), stage.as_str())
+        None => look_up(tx, Scope::Stage(tenant, project), stage.as_str(), true)
             .await?
             .map(StageId)
             .ok_or_else(|| Error::not_found("stage", stage)),

@@ -61,7 +61,7 @@ pub async fn create(app: &App, by: &Actor, call: CreateApiKey) -> Result<Created
         let mut tx = app.db.begin(tenant.get()).await?;
         let is_member = tenant::is_member(&mut tx, tenant, by.user_id).await?;
         if !is_member {
-            return Err(Error::not_found("tenant", &call.tenant));
+            return Err(Error::NoTenant);
         }
         match &call.project {
             None => None,
@@ -115,7 +115,7 @@ pub async fn verify(app: &App, key: &str) -> Result<(UserId, Arc<Grant>)> {
     let mut number = || parts.next().and_then(|part| part.parse::<i64>().ok()).ok_or_else(wrong);
     let (user, id) = (UserId(number()?), ApiKeyId(number()?));
     let secret = parts.next().ok_or_else(wrong)?;
-    // A password that changed does not matter, a user who is gone does.
+    // A password that the user changed does not matter, a user who is gone does.
     app.revocations.check(user.get(), revocation::ALL - 1)?;
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
     let grant = match app.keys.get(&digest) {
@@ -180,6 +180,23 @@ pub async fn delete(app: &App, by: &Actor, id: ApiKeyId) -> Result<Deleted> {
     Ok(Deleted {
         deleted: tenant.is_some(),
     })
+}
+
+/// Deletes all keys of a user.
+pub async fn forget_of_user(app: &App, user: UserId) -> Result<()> {
+    let mut tx = app.db.begin(user.get()).await?;
+    let gone: Vec<ApiKeyId> = sqlx::query_scalar("delete from api_key where user_id = $1 returning id")
+        .bind(user)
+        .fetch_all(&mut *tx)
+        .await?;
+    for id in &gone {
+        event::append(&mut tx, Kind::ApiKey, id.get()).await?;
+    }
+    tx.commit().await?;
+    for id in gone {
+        revocation::publish_now(app, id.get(), revocation::ALL).await;
+    }
+    Ok(())
 }
 
 /// Deletes keys of a tenant that is gone, a batch of them. Says whether there may be more.

@@ -21,14 +21,7 @@ pub async fn create(app: &App, by: &Actor, call: dev::DeployVersion) -> Result<d
     let mut tx = app.db.begin(tenant.get()).await?;
     let named = alias::resolve_project(&mut tx, tenant, &call.project).await?;
     let stage = alias::resolve_stage(&mut tx, tenant, named, &call.stage).await?;
-    let image: Option<i32> = sqlx::query_scalar("select 1 from image where tenant_id = $1 and version_id = $2 limit 1")
-        .bind(tenant)
-        .bind(call.version_id)
-        .fetch_optional(&mut *tx)
-        .await?;
-    image.ok_or_else(|| Error::NoImage {
-        version: call.version_id.to_string(),
-    })?;
+    version::deployable(&mut tx, tenant, call.version_id).await?;
     let version = version::find(&mut tx, tenant, call.version_id).await?;
     if version.project != stage::project_of(&mut tx, tenant, stage).await? {
         return Err(Error::OtherProject);

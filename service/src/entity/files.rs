@@ -17,29 +17,33 @@ use crate::error::{Error, Result};
 use crate::principal::Actor;
 use crate::zip_check;
 
-/// Archives on their way to one instance at a time: each may take 32 MB of memory.
-const UPLOADS_MAX: usize = 4;
+/// Archives on their way to one instance at a time, each of which may take 32 MB of memory: of those who may upload, and of
+/// those of whom it is not known yet.
+const UPLOADS_MAX: [usize; 2] = [4, 2];
 /// Archives of one version.
 const ARCHIVES_MAX: i64 = 16;
 
-/// Who is uploading: a few at a time, and nobody twice, so that no one keeps all others waiting.
+/// Who is uploading: a few at a time, and nobody twice, so that no one keeps all others waiting; and strangers only each
+/// other.
 #[derive(Debug, Default)]
-pub struct Uploads(Mutex<HashSet<UserId>>);
+pub struct Uploads([Mutex<HashSet<UserId>>; 2]);
 
 /// Lasts as long as an upload.
 pub struct Upload<'a> {
-    of: &'a Uploads,
+    of: &'a Mutex<HashSet<UserId>>,
     user: UserId,
 }
 
 impl Uploads {
-    pub fn begin(&self, user: UserId) -> Result<Upload<'_>> {
-        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if users.len() == UPLOADS_MAX && !users.contains(&user) {
+    pub fn begin(&self, user: UserId, is_checked: bool) -> Result<Upload<'_>> {
+        let lane = usize::from(!is_checked);
+        let of = &self.0[lane];
+        let mut users = of.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len() == UPLOADS_MAX[lane] && !users.contains(&user) {
             return Err(Error::Unavailable("too many archives are on their way, try again"));
         }
         match users.insert(user) {
-            true => Ok(Upload { of: self, user }),
+            true => Ok(Upload { of, user }),
             false => Err(Error::Unavailable("another archive of yours is on its way, try again")),
         }
     }
@@ -47,7 +51,7 @@ impl Uploads {
 
 impl Drop for Upload<'_> {
     fn drop(&mut self) {
-        let mut users = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         users.remove(&self.user);
     }
 }
@@ -174,10 +178,14 @@ mod tests {
     #[test]
     fn a_few_upload_at_a_time_and_nobody_twice() {
         let uploads = Uploads::default();
-        let mut begun: Vec<_> = (0..4).map(|user| uploads.begin(UserId(user)).unwrap()).collect();
-        assert!(uploads.begin(UserId(0)).is_err() && uploads.begin(UserId(4)).is_err());
+        let begin = |user, is_checked| uploads.begin(UserId(user), is_checked);
+        let strangers: Vec<_> = (7..9).map(|user| begin(user, false).unwrap()).collect();
+        let mut begun: Vec<_> = (0..4).map(|user| begin(user, true).unwrap()).collect();
+        assert!(begin(0, true).is_err() && begin(4, true).is_err() && begin(4, false).is_err());
         begun.remove(0);
-        assert!(uploads.begin(UserId(1)).is_err());
-        assert!(uploads.begin(UserId(4)).is_ok());
+        assert!(begin(1, true).is_err());
+        assert!(begin(4, true).is_ok());
+        drop(strangers);
+        assert!(begin(4, false).is_ok());
     }
 }

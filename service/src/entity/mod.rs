@@ -36,6 +36,7 @@ fn details_page() -> Paging {
 
 /// `2025-01-23T10:20:30.123Z`; the fraction is left out when it is zero.
 pub fn timestamp(at: OffsetDateTime) -> String {
+    let at = at.to_offset(time::UtcOffset::UTC);
     let (date, time) = (at.date(), at.time());
     let ms = time.millisecond();
     let fraction = if ms == 0 { String::new() } else { format!(".{ms:03}") };
@@ -58,7 +59,7 @@ mod tests {
             "2025-01-23T10:20:30.123Z"
         );
         assert_eq!(
-            super::timestamp(datetime!(2025-01-03 01:02:03 UTC)),
+            super::timestamp(datetime!(2025-01-03 15:02:03 +14)),
             "2025-01-03T01:02:03Z"
         );
     }

@@ -92,9 +92,7 @@ pub async fn require(
     let checked = check(db, by, tenant, on, permission).await;
     match checked {
         Ok(()) if by.role == Role::Support && by.hides_others => exists(db, tenant, on).await,
-        Err(Error::Forbidden(_)) if by.hides_others && !belongs(db, by, tenant).await? => {
-            Err(Error::not_found("tenant", tenant))
-        }
+        Err(Error::Forbidden(_)) if by.hides_others && !belongs(db, by, tenant).await? => Err(Error::NoTenant),
         checked => checked,
     }
 }

@@ -57,8 +57,8 @@ pub async fn create_alias(app: &App, by: &Actor, call: dev::CreateProjectAlias) 
     alias::create(&mut tx, app.ids.mint(), Scope::Project(tenant), id.get(), value).await?;
     match alive(&mut tx, tenant, id).await {
         Ok(()) => {}
-        // Nobody will look for it, and nobody would take it away.
-        Err(Error::ParentNotFound { .. }) => return Ok(()),
+        // The name leads there, and keeps nobody else from having it.
+        Err(Error::ParentNotFound { .. }) => alias::release(&mut tx, Scope::Project(tenant), id.get()).await?,
         Err(cause) => return Err(cause),
     }
     let operation = "create-project-alias";

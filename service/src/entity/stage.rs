@@ -102,8 +102,8 @@ pub async fn create_alias(app: &App, by: &Actor, call: dev::CreateStageAlias) ->
     alias::create(&mut tx, app.ids.mint(), Scope::Stage(tenant, project), id.get(), value).await?;
     match alive(&mut tx, tenant, id).await {
         Ok(()) => {}
-        // Nobody will look for it, and nobody would take it away.
-        Err(Error::ParentNotFound { .. }) => return Ok(()),
+        // The name leads there, and keeps nobody else from having it.
+        Err(Error::ParentNotFound { .. }) => alias::release(&mut tx, Scope::Stage(tenant, project), id.get()).await?,
         Err(cause) => return Err(cause),
     }
     audit::note(app, &mut tx, by, "create-stage-alias", Some(tenant), id, Some(value)).await?;
@@ -295,6 +295,11 @@ fn check_name(name: &Text) -> Result<&str> {
         return Err(Error::Invalid(
             "variables named OMGSERVERS_… are the platform's own".into(),
         ));
+    }
+    if text == "PATH" || text.starts_with("LD_") {
+        return Err(Error::Invalid(format!(
+            "{text} decides which programs run, and stays as it is"
+        )));
     }
     Ok(text)
 }

@@ -37,8 +37,8 @@ pub async fn create_alias(app: &App, by: &Actor, call: support::CreateTenantAlia
     let mut tx = app.db.begin(Scope::Tenant.key()).await?;
     alias::create(&mut tx, app.ids.mint(), Scope::Tenant, id.get(), value).await?;
     if is_deleted {
-        // Nobody will look for it, and nobody would take it away.
-        return Ok(());
+        // The name leads there, and keeps nobody else from having it.
+        alias::release(&mut tx, Scope::Tenant, id.get()).await?;
     }
     let operation = "create-tenant-alias";
     audit::note(app, &mut tx, by, operation, Some(id), id, Some(value)).await?;
@@ -92,7 +92,7 @@ pub(super) async fn find(db: &mut PgConnection, id: TenantId) -> Result<TenantRo
         .bind(id)
         .fetch_optional(db)
         .await?
-        .ok_or_else(|| Error::not_found("tenant", id))
+        .ok_or(Error::NoTenant)
 }
 
 /// Refuses a deleted tenant and keeps it from being deleted until the commit.

@@ -38,10 +38,10 @@ const CASCADE: [&str; 13] = [
      where image.tenant_id = $1 and version.deleted is not null limit $2)",
     "delete from files_archive where id in (select files_archive.id from files_archive join version on version.id = version_id \
      where files_archive.tenant_id = $1 and version.deleted is not null limit $2)",
-    "delete from alias where id in (select alias.id from alias join project on project.id = entity_id \
-     where shard_key = $1 and qualifier = 'PROJECT' and project.deleted is not null limit $2)",
-    "delete from alias where id in (select alias.id from alias join stage on stage.id = entity_id \
-     where shard_key = $1 and qualifier = 'STAGE' and stage.deleted is not null limit $2)",
+    "update alias set deleted = now() where id in (select alias.id from alias join project on project.id = entity_id \
+     where shard_key = $1 and qualifier = 'PROJECT' and alias.deleted is null and project.deleted is not null limit $2)",
+    "update alias set deleted = now() where id in (select alias.id from alias join stage on stage.id = entity_id \
+     where shard_key = $1 and qualifier = 'STAGE' and alias.deleted is null and stage.deleted is not null limit $2)",
 ];
 
 /// Carries deletions in a tenant down, until nothing is left to do.
@@ -77,10 +77,10 @@ pub async fn cascade(app: &App, tenant: TenantId) -> Result<()> {
     Ok(())
 }
 
-/// Takes away a tenant's names and the keys that are good for nothing else.
+/// Frees a tenant's names, and takes away the keys that are good for nothing else.
 async fn forget_tenant(app: &App, tenant: TenantId) -> Result<()> {
     let mut tx = app.db.begin(Scope::Tenant.key()).await?;
-    alias::forget(&mut tx, Scope::Tenant, tenant.get()).await?;
+    alias::release(&mut tx, Scope::Tenant, tenant.get()).await?;
     tx.commit().await?;
     for shard in app.db.shards() {
         while api_key::forget(app, shard, tenant, BATCH).await? {}
@@ -118,7 +118,8 @@ async fn forget_players(app: &App, tenant: TenantId) -> Result<()> {
 
 /// Each forgets what was deleted long ago and has nothing hanging on it any more: whose deletion is yet to be carried down
 /// stays, or what hangs on it would be lost sight of. From the bottom to the top.
-const PURGE: [&str; 4] = [
+const PURGE: [&str; 5] = [
+    "delete from alias where id in (select id from alias where deleted < now() - $1 * interval '1 second' limit $2)",
     "delete from deployment where id in (select id from deployment \
      where deleted < now() - $1 * interval '1 second' and not draining and cell_state = 'CLOSING' \
      and not exists (select 1 from event where kind = 'tenant' and key = tenant_id) limit $2)",

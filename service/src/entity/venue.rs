@@ -278,11 +278,22 @@ async fn page(
 
 pub(super) async fn details(app: &App, deployment: dev::Deployment) -> Result<dev::DeploymentDetails> {
     let mut tx = app.db.begin(deployment.id.get()).await?;
-    let matchmaker: Option<(MatchmakerId, OffsetDateTime)> =
-        sqlx::query_as("select matchmaker_id, created from cell where deployment_id = $1 and has_matchmaker")
-            .bind(deployment.id)
-            .fetch_optional(&mut *tx)
-            .await?;
+    type Row = (MatchmakerId, OffsetDateTime, bool, Option<String>, i32, OffsetDateTime);
+    let cell: Option<Row> = sqlx::query_as(
+        "select matchmaker_id, created, has_matchmaker, failure, failures, retry_at from cell where deployment_id = $1",
+    )
+    .bind(deployment.id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let (mut matchmaker, mut failure) = (None, None);
+    if let Some((id, created, has_matchmaker, reason, failures, retry_at)) = cell {
+        matchmaker = has_matchmaker.then_some((id, created));
+        failure = reason.map(|reason| dev::DeploymentFailure {
+            reason,
+            failures: failures.unsigned_abs(),
+            retry_at: timestamp(retry_at),
+        });
+    }
     // Not among all venues: behind many matches they would not be found.
     let lobbies: Vec<(LobbyId, OffsetDateTime)> = sqlx::query_as(
         "select id, created from venue where deployment_id = $1 and qualifier = 'LOBBY' and state <> 'GONE' order by id limit $2",
@@ -311,6 +322,7 @@ pub(super) async fn details(app: &App, deployment: dev::Deployment) -> Result<de
             })
             .collect(),
         venues,
+        failure,
     })
 }
 

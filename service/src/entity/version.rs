@@ -16,6 +16,8 @@ use crate::entity::{alias, audit, project, tenant, timestamp};
 use crate::error::{Error, Result};
 use crate::principal::Actor;
 
+/// Bytes of a config: it is handed to every runtime and player of the version.
+const CONFIG_MAX: usize = 256 * 1_024;
 /// Longest reference of an image.
 const IMAGE_MAX: usize = 512;
 /// The image of a version that runs on a developer's own machine only.
@@ -23,6 +25,10 @@ pub const LOCAL_IMAGE: &str = "local://";
 
 pub async fn create(app: &App, by: &Actor, call: dev::CreateVersion) -> Result<dev::CreatedVersion> {
     call.config.check().map_err(Error::Invalid)?;
+    let config = to_text(&call.config);
+    if config.len() > CONFIG_MAX {
+        return Err(Error::Invalid(format!("a config has at most {CONFIG_MAX} bytes")));
+    }
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
     let project = alias::resolve_project(&mut tx, tenant, &call.project).await?;
@@ -33,7 +39,7 @@ pub async fn create(app: &App, by: &Actor, call: dev::CreateVersion) -> Result<d
         .bind(version_id)
         .bind(tenant)
         .bind(project)
-        .bind(to_text(&call.config))
+        .bind(config)
         .execute(&mut *tx)
         .await?;
     audit::note(app, &mut tx, by, "create-version", Some(tenant), version_id, None).await?;
@@ -140,6 +146,23 @@ pub(super) async fn alive(db: &mut PgConnection, tenant: TenantId, id: VersionId
             .fetch_optional(db)
             .await?;
     alive.map(|_| ()).ok_or_else(|| Error::parent("version", id))
+}
+
+/// Refuses a version without an image, and keeps one from being deleted until the commit. The images of a deleted version are
+/// as good as gone.
+pub(super) async fn deployable(db: &mut PgConnection, tenant: TenantId, id: VersionId) -> Result<()> {
+    let found: Option<i32> = sqlx::query_scalar(
+        "select 1 from version where tenant_id = $1 and id = $2 and deleted is null \
+         and exists (select 1 from image where tenant_id = $1 and version_id = $2) for share",
+    )
+    .bind(tenant)
+    .bind(id)
+    .fetch_optional(db)
+    .await?;
+    let missing = || Error::NoImage {
+        version: id.to_string(),
+    };
+    found.map(|_| ()).ok_or_else(missing)
 }
 
 /// A name that Docker would take, or an archive on this machine's disk.

@@ -19,12 +19,19 @@ pub(super) async fn tenant(app: &App, id: TenantId) -> Result<Again> {
     tombstone::cascade(app, id).await?;
     loop {
         let (unsynced, more) = deployment::unsynced(app, id).await?;
-        for deployment in &unsynced {
-            cell::sync(app, id, deployment).await?;
+        let (mut synced, mut failed) = (Vec::new(), None);
+        for deployment in unsynced {
+            match cell::sync(app, id, &deployment).await {
+                Ok(()) => synced.push(deployment),
+                // One that cannot be helped keeps no other waiting.
+                Err(cause) => failed = Some(cause),
+            }
         }
-        deployment::synced(app, id, &unsynced).await?;
-        if !more {
-            return Ok(None);
+        deployment::synced(app, id, &synced).await?;
+        match failed {
+            Some(cause) => return Err(cause),
+            None if !more => return Ok(None),
+            None => {}
         }
     }
 }
