@@ -224,6 +224,7 @@ pub(crate) fn table(scene: &Scene) -> Vec<Row> {
         "admin/list-shards",
         "admin/list-instances",
         "admin/list-hosts",
+        "admin/list-failed-jobs",
         "admin/list-users",
         "admin/list-audit-records",
     ] {

@@ -23,6 +23,7 @@ calls!("admin";
     ListHosts => Page<Host>, "list-hosts";
     ListUsers => Page<User>, "list-users";
     ListAuditRecords => Page<AuditRecord>, "list-audit-records";
+    ListFailedJobs => Page<FailedJob>, "list-failed-jobs";
 );
 
 /// Logs in by id or alias.
@@ -166,6 +167,29 @@ pub struct Host {
     pub memory_used: i64,
     pub containers: i64,
     pub created: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ListFailedJobs {
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// Work that failed, and is tried again and again until it succeeds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailedJob {
+    pub shard_index: u16,
+    /// What it looks after.
+    pub kind: String,
+    /// The id of that.
+    pub key: String,
+    pub attempts: u32,
+    /// Why it failed the last time.
+    pub error: String,
+    pub since: Timestamp,
+    pub retry_at: Timestamp,
 }
 
 /// Everybody with a password, of one role or of all.

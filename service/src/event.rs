@@ -1,6 +1,13 @@
 //! Events: hints that something about one entity changed. They carry ids, never state: whoever handles one reads again.
 
+use omgservers_protocol::admin::FailedJob;
+use omgservers_protocol::call::{Page, Paging};
+use time::OffsetDateTime;
+
+use crate::App;
 use crate::db::Tx;
+use crate::entity::page::Walk;
+use crate::entity::timestamp;
 use crate::error::Result;
 use crate::wake::Job;
 
@@ -85,4 +92,36 @@ pub async fn append(tx: &mut Tx, kind: Kind, key: impl Into<i64>) -> Result<()> 
     };
     tx.hint(job);
     Ok(())
+}
+
+/// Jobs that failed, each once however many events it has.
+pub async fn list_failed(app: &App, paging: &Paging) -> Result<Page<FailedJob>> {
+    type Row = (i64, String, i64, i32, Option<String>, OffsetDateTime, OffsetDateTime);
+    let mut walk = Walk::new(app, paging)?;
+    while let Some(part) = walk.part() {
+        let mut tx = app.db.begin_in(part.shard).await?;
+        let rows: Vec<Row> = sqlx::query_as(
+            "select id, kind, key, attempts, error, created, not_before from event where attempts > 0 and id > $1 \
+             and not exists (select 1 from event earlier where earlier.kind = event.kind and earlier.key = event.key \
+               and earlier.id < event.id and earlier.attempts > 0) order by id limit $2",
+        )
+        .bind(part.after)
+        .bind(part.limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        let job = |(id, kind, key, attempts, error, since, retry_at): Row| {
+            let job = FailedJob {
+                shard_index: part.shard.index(),
+                kind,
+                key: key.to_string(),
+                attempts: attempts.unsigned_abs(),
+                error: error.unwrap_or_default(),
+                since: timestamp(since),
+                retry_at: timestamp(retry_at),
+            };
+            (id, job)
+        };
+        walk.add(app, rows.into_iter().map(job).collect());
+    }
+    Ok(walk.page())
 }

@@ -9,7 +9,7 @@ use omgservers_protocol::config::{DeploymentConfig, RuntimeQualifier};
 use omgservers_protocol::developer as dev;
 use omgservers_protocol::id::{DeploymentId, LocalRunId};
 use omgservers_protocol::text::Secret;
-use omgservers_protocol::{player, support};
+use omgservers_protocol::{admin, player, support};
 
 use super::{place, refusal, refused, text};
 use crate::evening::Guest;
@@ -136,6 +136,40 @@ async fn details_say_why_nothing_runs() {
         failure.failures > 0 && failure.reason.contains("/nowhere/game.tar"),
         "{failure:?}"
     );
+    installation.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_fails_is_shown_with_its_reason_until_it_succeeds() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    let deployment = open_lobby(&studio).await;
+    let admin = installation.admin().await;
+    let failed = async || {
+        let call = admin::ListFailedJobs::default();
+        admin.send(&call).await.expect("a list").items
+    };
+    let app = installation.services[0].app();
+    let damage = async |config: &str| {
+        let mut tx = app.db.begin(deployment.get()).await.expect("a transaction");
+        let damaged = format!("update cell set config = {config} where deployment_id = $1");
+        let done = sqlx::query(sqlx::AssertSqlSafe(damaged))
+            .bind(deployment.get())
+            .execute(&mut *tx)
+            .await;
+        assert_eq!(done.expect("damaged").rows_affected(), 1);
+        let kind = omgservers_service::event::Kind::Cell;
+        omgservers_service::event::append(&mut tx, kind, deployment.get())
+            .await
+            .expect("announced");
+        tx.commit().await.expect("committed");
+    };
+    damage("json_build_object('was', config, 'min_lobbies', 'many')").await;
+    let job = eventually("a job that fails", || async { failed().await.pop() }).await;
+    assert_eq!((job.kind.as_str(), job.key), ("cell", deployment.to_string()));
+    assert!(job.attempts > 0 && job.error.contains("many"), "{}", job.error);
+    damage("config -> 'was'").await;
+    eventually("it succeeds", || async { failed().await.is_empty().then_some(()) }).await;
     installation.stop().await;
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use omgservers_protocol::admin::{
-    BcryptHash, BcryptedHash, CalculateShard, CalculatedShard, ChangePassword, CreateToken, GenerateId, GeneratedId,
-    Host, Instance, ListAuditRecords, ListHosts, ListInstances, ListShards, ListUsers, PingDockerHost,
-    PingedDockerHost, RenewToken, ResetPassword, Shard, User,
+    BcryptHash, BcryptedHash, CalculateShard, CalculatedShard, ChangePassword, CreateToken, FailedJob, GenerateId,
+    GeneratedId, Host, Instance, ListAuditRecords, ListFailedJobs, ListHosts, ListInstances, ListShards, ListUsers,
+    PingDockerHost, PingedDockerHost, RenewToken, ResetPassword, Shard, User,
 };
 use omgservers_protocol::audit::AuditRecord;
 use omgservers_protocol::call::{Empty, Page, RawToken};
@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::entity::{account, alias, audit, pool};
 use crate::error::{Error, Result};
 use crate::principal::{Actor, Admin};
-use crate::{auth, host, instance};
+use crate::{auth, event, host, instance};
 
 /// Longest key that a shard is calculated for, bytes.
 const SHARD_KEY_MAX: usize = 1_024;
@@ -167,6 +167,14 @@ pub(super) async fn list_users(
     Body(call): Body<ListUsers>,
 ) -> Result<Json<Page<User>>> {
     account::list_users(&app, &call).await.map(Json)
+}
+
+pub(super) async fn list_failed_jobs(
+    State(app): State<App>,
+    _: Admin,
+    Body(call): Body<ListFailedJobs>,
+) -> Result<Json<Page<FailedJob>>> {
+    event::list_failed(&app, &call.paging).await.map(Json)
 }
 
 pub(super) async fn list_audit_records(

@@ -116,6 +116,7 @@ fn operations() -> Routes {
     .call::<adm::ListHosts, _, _>(admin::list_hosts)
     .call::<adm::ListUsers, _, _>(admin::list_users)
     .call::<adm::ListAuditRecords, _, _>(admin::list_audit_records)
+    .call::<adm::ListFailedJobs, _, _>(admin::list_failed_jobs)
     .open::<sup::CreateToken, _, _>(support::create_token)
     .newer::<sup::RenewToken, _, _>(support::renew_token)
     .newer::<sup::ChangePassword, _, _>(support::change_password)

@@ -8,3 +8,6 @@ create index alias_deleted on alias (deleted) where deleted is not null;
 -- A player's account that nobody has looked at yet: one that was never played with goes after a while.
 alter table account add column unused boolean not null default false;
 create index account_unused on account (created) where unused;
+
+-- What failed is shown to admins.
+create index event_failed on event (id) where attempts > 0;
