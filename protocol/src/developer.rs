@@ -620,13 +620,16 @@ pub struct ReadDeploymentConfig {
     pub config: DeploymentConfig,
 }
 
-/// Those of a stage that are alive.
+/// Those of a stage that are alive, or also those before them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListDeployments {
     pub tenant: Text,
     pub project: Text,
     pub stage: Text,
+    /// With those that are deleted and not forgotten yet.
+    #[serde(default)]
+    pub history: bool,
     #[serde(flatten)]
     pub paging: Paging,
 }
@@ -815,6 +818,9 @@ pub struct Deployment {
     pub stage_id: StageId,
     pub version_id: VersionId,
     pub created: Timestamp,
+    /// When it was deleted, or a newer one took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -239,13 +239,26 @@ async fn lists_show_everything_once_however_the_pages_are_cut() {
     );
     let config = serde_json::from_value(serde_json::json!({"min_lobbies": 0, "max_lobbies": 3})).expect("a config");
     let deployment = studio.deploy(version, Some(config)).await;
-    let deployments = walk!(studio.developer, 1, |paging| dev::ListDeployments {
-        tenant: tenant.clone(),
-        project: project.clone(),
-        stage: stage.clone(),
-        paging
-    });
-    assert_eq!(deployments[0].id, deployment);
+    let listed = async |history: bool| {
+        walk!(studio.developer, 1, |paging| dev::ListDeployments {
+            tenant: tenant.clone(),
+            project: project.clone(),
+            stage: stage.clone(),
+            history,
+            paging
+        })
+    };
+    assert_eq!(listed(false).await[0].id, deployment);
+    // Whoever wants to go back finds what ran before.
+    let next = studio.deploy(version, None).await;
+    eventually("the newest only", || async {
+        let living = listed(false).await;
+        (living.len() == 1 && living[0].id == next).then_some(())
+    })
+    .await;
+    let history = listed(true).await;
+    let ids: Vec<_> = history.iter().map(|one| (one.id, one.deleted.is_some())).collect();
+    assert_eq!(ids, [(deployment, true), (next, false)]);
     let call = dev::GetDeploymentConfig {
         tenant: tenant.clone(),
         deployment_id: deployment,

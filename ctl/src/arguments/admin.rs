@@ -40,6 +40,8 @@ pub(crate) enum Admin {
     ListInstances(Listing),
     /// List the machines that run game servers
     ListHosts(Listing),
+    /// List the work that failed and is tried again
+    ListFailedJobs(Listing),
     /// List everybody with a password
     ListUsers {
         /// Only those of one role, such as developer

@@ -262,6 +262,9 @@ pub(crate) enum DeploymentCommand {
     ListDeployments {
         #[command(flatten)]
         of: Stage,
+        /// Also those that were deleted or replaced, until they are forgotten
+        #[arg(long)]
+        history: bool,
         #[command(flatten)]
         listing: Listing,
     },

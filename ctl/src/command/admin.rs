@@ -1,8 +1,8 @@
 //! What an admin does: the installation and its operators.
 
 use omgservers_protocol::admin::{
-    BcryptHash, CalculateShard, GenerateId, ListAuditRecords, ListHosts, ListInstances, ListShards, ListUsers,
-    PingDockerHost, ResetPassword,
+    BcryptHash, CalculateShard, GenerateId, ListAuditRecords, ListFailedJobs, ListHosts, ListInstances, ListShards,
+    ListUsers, PingDockerHost, ResetPassword,
 };
 use omgservers_protocol::text::Text;
 
@@ -34,6 +34,7 @@ pub(crate) async fn run(context: &mut Context, command: Admin) -> Result {
         Admin::ListShards(listing) => context.list(ROLE, &listing, |paging| ListShards { paging }).await,
         Admin::ListInstances(listing) => context.list(ROLE, &listing, |paging| ListInstances { paging }).await,
         Admin::ListHosts(listing) => context.list(ROLE, &listing, |paging| ListHosts { paging }).await,
+        Admin::ListFailedJobs(listing) => context.list(ROLE, &listing, |paging| ListFailedJobs { paging }).await,
         Admin::ListUsers { role, listing } => {
             let call = |paging| ListUsers {
                 role: role.clone(),

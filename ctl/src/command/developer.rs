@@ -266,8 +266,15 @@ async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Re
             let call = DeleteDeployment { tenant, id: deployment };
             context.delete(ROLE, &call, "deployment", deployment).await
         }
-        DeploymentCommand::ListDeployments { of, listing } => {
-            listed!(context, listing, ListDeployments { tenant, project, stage } of of)
+        DeploymentCommand::ListDeployments { of, history, listing } => {
+            let call = |paging| ListDeployments {
+                tenant: of.tenant.clone(),
+                project: of.project.clone(),
+                stage: of.stage.clone(),
+                history,
+                paging,
+            };
+            context.list(ROLE, &listing, call).await
         }
         DeploymentCommand::CreateLobbyRequest(Deployment { tenant, deployment }) => {
             let deployment_id = deployment;

@@ -1,7 +1,7 @@
 //! Details of entities: a title, and a table for everything that belongs to them.
 
 use omgservers_protocol::developer::{
-    Alias, DeploymentDetails, Details, ProjectDetails, StageDetails, TenantDetails, VersionDetails,
+    Alias, DeploymentDetails, DeploymentFailure, Details, ProjectDetails, StageDetails, TenantDetails, VersionDetails,
 };
 
 use super::Reply;
@@ -80,18 +80,31 @@ impl Reply for Details<DeploymentDetails> {
             deployment,
             matchmaker_refs,
             venues,
+            failure,
             ..
         } = &self.details;
         let of_version = format!("of version {} on stage {}", deployment.version_id, deployment.stage_id);
-        [
+        let mut parts = vec![
             format!(
                 "Deployment {} {of_version}, created {}",
                 deployment.id, deployment.created
             ),
             table::of(venues),
             table::of(matchmaker_refs),
-        ]
-        .join("\n\n")
+        ];
+        if let Some(failure) = failure {
+            let times = if failure.failures == 1 {
+                "once"
+            } else {
+                "again and again"
+            };
+            let DeploymentFailure { reason, retry_at, .. } = failure;
+            parts.insert(
+                1,
+                format!("It failed {times}: {reason}\nThe next try is at {retry_at}."),
+            );
+        }
+        parts.join("\n\n")
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is listed, line by line.
 
-use omgservers_protocol::admin::{Host, Instance, Shard, User};
+use omgservers_protocol::admin::{FailedJob, Host, Instance, Shard, User};
 use omgservers_protocol::audit::{AuditRecord, UsageRecord};
 use omgservers_protocol::developer::{
     Alias, ApiKey, ClientStatus, Deployment, FilesArchive, Image, MatchmakerRefRow, PermissionRow, Project,
@@ -31,7 +31,9 @@ rows! {
     Stage, "Stages", row { "ID" = row.id, "ALIASES" = names(&row.aliases), "CREATED" = row.created }
     Version, "Versions", row { "ID" = row.id, "CREATED" = row.created }
     VersionOfProject, "Versions", row { "ID" = row.id, "CREATED" = row.created }
-    Deployment, "Deployments", row { "ID" = row.id, "VERSION" = row.version_id, "CREATED" = row.created }
+    Deployment, "Deployments", row {
+        "ID" = row.id, "VERSION" = row.version_id, "CREATED" = row.created, "DELETED" = or_nothing(&row.deleted),
+    }
     Image, "Images", row { "FOR" = row.qualifier, "IMAGE" = row.image_id, "CREATED" = row.created }
     FilesArchive, "Files archives", row {
         "ID" = row.id, "FILES" = row.files, "BYTES" = row.bytes, "CREATED" = row.created, "SHA256" = row.sha256,
@@ -107,6 +109,15 @@ rows! {
         "PLAYERS MAX" = row.players_max,
     }
     Shard, "Shards", row { "SHARD" = row.shard_index, "DATABASE" = row.database, "BYTES" = row.bytes }
+    FailedJob, "Failed jobs", row {
+        "SHARD" = row.shard_index,
+        "KIND" = row.kind,
+        "KEY" = row.key,
+        "ATTEMPTS" = row.attempts,
+        "SINCE" = row.since,
+        "NEXT" = row.retry_at,
+        "ERROR" = row.error,
+    }
     Instance, "Instances", row {
         "INSTANCE" = row.instance_id, "ALIVE" = if row.alive { "yes" } else { "no" }, "UNTIL" = row.until,
     }

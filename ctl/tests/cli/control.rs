@@ -21,6 +21,7 @@ fn an_admin_looks_after_the_installation() {
         admin listShards
         admin listInstances
         admin listHosts
+        admin listFailedJobs
         admin listUsers --role developer
         admin listAuditRecords
         admin changePassword admin another
@@ -126,6 +127,7 @@ fn a_developer_looks_after_games() {
         developer deployVersion 100 200 300 400
         developer getDeploymentConfig 100 500
         developer listDeployments 100 200 300
+        developer listDeployments 100 200 300 --history
         developer createLobbyRequest 100 500
         developer listLobbies 100 500
         developer deleteLobby 600

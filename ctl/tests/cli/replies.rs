@@ -57,6 +57,10 @@ pub(crate) fn reply(operation: &str, call: &Value) -> Option<Value> {
             "cpu_count": 8, "memory_size": 4096, "max_containers": 64, "cpu_used": 250, "memory_used": 1024,
             "containers": 3, "created": CREATED}),
         ],
+        "list-failed-jobs" => vec![
+            json!({"shard_index": 3, "kind": "cell", "key": "500", "attempts": 7, "error": "the config is damaged",
+            "since": CREATED, "retry_at": CREATED}),
+        ],
         "list-api-keys" => vec![
             json!({"id": "900", "name": "ci", "tenant_id": "100", "project_id": "200",
             "scopes": ["READ", "DEPLOY"], "created": CREATED, "expires": "2025-12-31T00:00:00Z"}),

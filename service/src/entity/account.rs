@@ -18,6 +18,8 @@ use crate::event::{self, Kind};
 use crate::principal::Actor;
 use crate::{App, attempts, auth, revocation};
 
+/// Characters of a password that somebody chooses.
+const PASSWORD_MIN: usize = 8;
 /// A player who signed up and never came to a stage is forgotten after so many days.
 const UNUSED_DAYS: i32 = 30;
 
@@ -124,6 +126,11 @@ pub async fn change_password(app: &App, from: Address, by: &Actor, change: &Pass
     let user = by.user_id;
     let account = find(app, user).await?;
     attempts::check_password(app, user.get(), from, change.password.as_str(), &account.hash).await?;
+    if change.new_password.as_str().chars().count() < PASSWORD_MIN {
+        return Err(Error::Invalid(format!(
+            "a password has at least {PASSWORD_MIN} characters: several words are good"
+        )));
+    }
     let hash = auth::hash_chosen(change.new_password.as_str().to_owned(), Some(from)).await?;
     set_password(app, by, user, &hash, Some(account.epoch), "change-password").await
 }

@@ -73,21 +73,26 @@ pub async fn list(app: &App, by: &Actor, call: dev::ListDeployments) -> Result<P
     let stage = alias::resolve_stage(&mut tx, tenant, named, &call.stage).await?;
     let project = stage::project_of(&mut tx, tenant, stage).await?;
     require(&mut tx, by, tenant, On::Project(project), Permission::PROJECT_VIEWER).await?;
-    page(&mut tx, tenant, stage, &call.paging).await
+    page(&mut tx, tenant, stage, call.history, &call.paging).await
 }
 
-/// A page of a stage's living deployments.
+/// A page of a stage's living deployments, or of all.
 pub(super) async fn page(
     db: &mut PgConnection,
     tenant: TenantId,
     stage: StageId,
+    history: bool,
     paging: &Paging,
 ) -> Result<Page<dev::Deployment>> {
     let window = Window::new(paging)?;
-    let rows: Vec<(DeploymentId, VersionId, OffsetDateTime)> = sqlx::query_as(
-        "select id, version_id, created from deployment \
-         where tenant_id = $1 and stage_id = $2 and deleted is null and id > $3 order by id limit $4",
-    )
+    // Two statements: the one that is asked all the time has an index of its own.
+    let rows: Vec<(DeploymentId, VersionId, OffsetDateTime, Option<OffsetDateTime>)> = sqlx::query_as(if history {
+        "select id, version_id, created, deleted from deployment \
+         where tenant_id = $1 and stage_id = $2 and id > $3 order by id limit $4"
+    } else {
+        "select id, version_id, created, deleted from deployment \
+         where tenant_id = $1 and stage_id = $2 and deleted is null and id > $3 order by id limit $4"
+    })
     .bind(tenant)
     .bind(stage)
     .bind(window.after())
@@ -97,31 +102,34 @@ pub(super) async fn page(
     Ok(window.page(
         rows,
         |(id, ..)| id.get(),
-        |(id, version_id, created)| dev::Deployment {
+        |(id, version_id, created, deleted)| dev::Deployment {
             id,
             tenant_id: tenant,
             stage_id: stage,
             version_id,
             created: timestamp(created),
+            deleted: deleted.map(timestamp),
         },
     ))
 }
 
 /// A deployment of the tenant, deleted or not.
 async fn find(db: &mut PgConnection, tenant: TenantId, id: DeploymentId) -> Result<dev::Deployment> {
-    let row: Option<(StageId, VersionId, OffsetDateTime)> =
-        sqlx::query_as("select stage_id, version_id, created from deployment where tenant_id = $1 and id = $2")
-            .bind(tenant)
-            .bind(id)
-            .fetch_optional(db)
-            .await?;
-    let (stage_id, version_id, created) = row.ok_or_else(|| Error::not_found("deployment", id))?;
+    let row: Option<(StageId, VersionId, OffsetDateTime, Option<OffsetDateTime>)> = sqlx::query_as(
+        "select stage_id, version_id, created, deleted from deployment where tenant_id = $1 and id = $2",
+    )
+    .bind(tenant)
+    .bind(id)
+    .fetch_optional(db)
+    .await?;
+    let (stage_id, version_id, created, deleted) = row.ok_or_else(|| Error::not_found("deployment", id))?;
     Ok(dev::Deployment {
         id,
         tenant_id: tenant,
         stage_id,
         version_id,
         created: timestamp(created),
+        deleted: deleted.map(timestamp),
     })
 }
 

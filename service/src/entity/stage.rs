@@ -186,7 +186,7 @@ pub async fn details(app: &App, by: &Actor, call: dev::GetStageDetails) -> Resul
     .await?;
     let permissions = permission::first(&mut tx, tenant, On::Stage(id)).await?;
     let aliases = alias::list(&mut tx, &[id.get()]).await?;
-    let deployments = deployment::page(&mut tx, tenant, id, &super::details_page()).await?;
+    let deployments = deployment::page(&mut tx, tenant, id, false, &super::details_page()).await?;
     Ok(dev::StageDetails {
         stage: dev::Stage {
             id,
