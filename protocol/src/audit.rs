@@ -12,6 +12,9 @@ pub struct AuditRecord {
     pub id: AuditId,
     pub created: Timestamp,
     pub user_id: UserId,
+    /// By which the user logs in, if there is one.
+    #[serde(default)]
+    pub user_alias: Option<String>,
     pub role: String,
     /// Set when a program did it with a key of that user.
     pub api_key_id: Option<ApiKeyId>,

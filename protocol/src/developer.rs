@@ -214,6 +214,9 @@ pub struct PermissionRow {
     pub id: PermissionId,
     pub created: Timestamp,
     pub user_id: UserId,
+    /// By which the developer logs in, if there is one.
+    #[serde(default)]
+    pub user_alias: Option<String>,
     pub permission: String,
 }
 

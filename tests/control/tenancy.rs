@@ -424,6 +424,12 @@ async fn the_audit_log_says_who_changed_what_and_no_secret() {
         paging
     });
     assert!(all.iter().any(|record| record.operation == "create-developer"));
+    let names = |role: &str| {
+        all.iter()
+            .filter(|record| record.role == role)
+            .all(|record| record.user_alias.as_deref() == Some(role))
+    };
+    assert!(names("support"), "who it was is said by name");
     assert!(all.windows(2).all(|pair| pair[0].id > pair[1].id), "the newest first");
     assert!(!format!("{records:?}{all:?}").contains("hunter2"));
     installation.stop().await;

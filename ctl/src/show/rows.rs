@@ -72,7 +72,10 @@ rows! {
         "DEVELOPER" = row.user_id, "PERMISSION" = row.permission, "CREATED" = row.created,
     }
     PermissionRow, "Permissions", row {
-        "DEVELOPER" = row.user_id, "PERMISSION" = row.permission, "CREATED" = row.created,
+        "DEVELOPER" = row.user_id,
+        "NAME" = or_nothing(&row.user_alias),
+        "PERMISSION" = row.permission,
+        "CREATED" = row.created,
     }
     ApiKey, "Keys", row {
         "ID" = row.id,
@@ -92,6 +95,7 @@ rows! {
     AuditRecord, "Audit records", row {
         "CREATED" = row.created,
         "USER" = row.user_id,
+        "NAME" = or_nothing(&row.user_alias),
         "ROLE" = row.role,
         "KEY" = or_nothing(&row.api_key_id),
         "OPERATION" = row.operation,

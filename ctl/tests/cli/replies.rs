@@ -35,14 +35,16 @@ pub(crate) fn reply(operation: &str, call: &Value) -> Option<Value> {
                 (Some(_), None) => "PROJECT_VIEWER",
                 (None, None) => "TENANT_VIEWER",
             };
-            vec![json!({"id": "8", "created": CREATED, "user_id": "700", "permission": permission})]
+            vec![
+                json!({"id": "8", "created": CREATED, "user_id": "700", "user_alias": "ada", "permission": permission}),
+            ]
         }
         "list-usage" => vec![
             json!({"day": "2025-01-23", "runtime_seconds": 7200, "cpu_seconds": 3600,
             "memory_mb_seconds": 921_600, "player_seconds": 500, "runtimes_max": 3, "players_max": 12}),
         ],
         "list-audit-records" => vec![
-            json!({"id": "1", "created": CREATED, "user_id": "700", "role": "developer",
+            json!({"id": "1", "created": CREATED, "user_id": "700", "user_alias": "ada", "role": "developer",
                 "api_key_id": "900", "operation": "deploy-version", "tenant_id": "100", "target": "500", "detail": "version 400"}),
             json!({"id": "2", "created": CREATED, "user_id": "2", "role": "support",
                 "api_key_id": null, "operation": "create-tenant", "tenant_id": null, "target": null, "detail": null}),

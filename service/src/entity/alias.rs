@@ -202,6 +202,18 @@ impl Names {
         Ok(Self(names))
     }
 
+    /// Those of users. The caller must hold no transaction: it may be in the same shard, and there may be one connection.
+    pub async fn of_users(app: &App, users: impl Iterator<Item = UserId>) -> Result<Self> {
+        let mut tx = app.db.begin(Scope::User.key()).await?;
+        Self::read(&mut tx, users.map(UserId::get)).await
+    }
+
+    /// The first one of an entity.
+    pub fn first(&self, entity: i64) -> Option<String> {
+        let names = self.0.get(&entity.to_string())?;
+        names.first().map(|alias| alias.value.clone())
+    }
+
     /// Those of one of them, once.
     pub fn take(&mut self, entity: i64) -> Vec<Alias> {
         self.0.remove(&entity.to_string()).unwrap_or_default()

@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 
 use crate::App;
 use crate::db::{Shard, Tx};
+use crate::entity::alias::Names;
 use crate::entity::page::Window;
 use crate::entity::timestamp;
 use crate::error::Result;
@@ -103,6 +104,7 @@ impl From<Row> for AuditRecord {
             id: row.id,
             created: timestamp(row.created),
             user_id: row.user_id,
+            user_alias: None,
             role: row.role,
             api_key_id: row.api_key_id,
             operation: row.operation,
@@ -113,10 +115,19 @@ impl From<Row> for AuditRecord {
     }
 }
 
+/// Says who the users are.
+async fn with_names(app: &App, mut page: Page<AuditRecord>) -> Result<Page<AuditRecord>> {
+    let names = Names::of_users(app, page.items.iter().map(|record| record.user_id)).await?;
+    for record in &mut page.items {
+        record.user_alias = names.first(record.user_id.get());
+    }
+    Ok(page)
+}
+
 const COLUMNS: &str = "id, created, user_id, role, api_key_id, operation, tenant_id, target, detail";
 
 /// What was changed in a tenant, the newest first.
-pub async fn of_tenant(tx: &mut Tx, tenant: TenantId, paging: &Paging) -> Result<Page<AuditRecord>> {
+pub async fn of_tenant(app: &App, mut tx: Tx, tenant: TenantId, paging: &Paging) -> Result<Page<AuditRecord>> {
     let window = Window::new(paging)?;
     let query = AssertSqlSafe(format!(
         "select {COLUMNS} from audit where tenant_id = $1 and id < $2 order by id desc limit $3"
@@ -125,9 +136,10 @@ pub async fn of_tenant(tx: &mut Tx, tenant: TenantId, paging: &Paging) -> Result
         .bind(tenant)
         .bind(window.before())
         .bind(window.limit())
-        .fetch_all(&mut **tx)
+        .fetch_all(&mut *tx)
         .await?;
-    Ok(window.page(rows, |row| row.id.get(), Into::into))
+    drop(tx);
+    with_names(app, window.page(rows, |row| row.id.get(), Into::into)).await
 }
 
 /// What was changed anywhere, the newest first: a page of every shard, merged.
@@ -150,7 +162,7 @@ pub async fn of_all(app: &App, paging: &Paging) -> Result<Page<AuditRecord>> {
         rows.dedup_by_key(|row| row.id);
         rows.truncate(usize::try_from(window.limit()).unwrap_or(usize::MAX));
     }
-    Ok(window.page(rows, |row| row.id.get(), Into::into))
+    with_names(app, window.page(rows, |row| row.id.get(), Into::into)).await
 }
 
 /// Forgets what is older than the installation wants to know.

@@ -354,7 +354,13 @@ pub async fn list(app: &App, by: &Actor, call: ListPermissions) -> Result<Page<P
             require(&mut tx, by, tenant, On::Project(project), Permission::PROJECT_VIEWER).await?;
         }
     }
-    rows(&mut tx, tenant, on, window).await
+    let mut page = rows(&mut tx, tenant, on, window).await?;
+    drop(tx);
+    let names = alias::Names::of_users(app, page.items.iter().map(|row| row.user_id)).await?;
+    for row in &mut page.items {
+        row.user_alias = names.first(row.user_id.get());
+    }
+    Ok(page)
 }
 
 /// A page of the permissions on something.
@@ -379,6 +385,7 @@ async fn rows(db: &mut PgConnection, tenant: TenantId, on: On, window: Window) -
             id,
             created: timestamp(created),
             user_id,
+            user_alias: None,
             permission,
         },
     ))

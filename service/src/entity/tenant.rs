@@ -171,7 +171,7 @@ pub async fn audit_records(app: &App, by: &Actor, call: dev::ListAuditRecords) -
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let mut tx = app.db.begin(tenant.get()).await?;
     require(&mut tx, by, tenant, On::Tenant(tenant), Permission::TENANT_VIEWER).await?;
-    audit::of_tenant(&mut tx, tenant, &call.paging).await
+    audit::of_tenant(app, tx, tenant, &call.paging).await
 }
 
 pub async fn details(app: &App, by: &Actor, call: dev::GetTenantDetails) -> Result<dev::TenantDetails> {
