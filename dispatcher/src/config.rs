@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use omgservers_protocol::listen;
 use omgservers_protocol::setting::{self, Alias, Environment};
 use omgservers_protocol::text::{self, Text};
 use omgservers_protocol::trace;
@@ -26,9 +27,8 @@ pub struct Config {
     /// Port that players and runtimes connect to; 0 picks a free one.
     #[arg(long, env = "OMGSERVERS_HTTP_PORT", default_value_t = 8080)]
     pub http_port: u16,
-    /// Connections at a time, sockets and plain requests together. Further ones wait in the kernel's queue.
-    #[arg(long, env = "OMGSERVERS_HTTP_MAX_CONNECTIONS", default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub http_max_connections: u32,
+    #[command(flatten)]
+    pub bounds: listen::Bounds,
     /// Address of the management port: health and metrics.
     #[arg(long, env = "OMGSERVERS_MANAGEMENT_ADDRESS", default_value = "127.0.0.1")]
     pub management_address: IpAddr,

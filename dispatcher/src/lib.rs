@@ -38,12 +38,9 @@ use anyhow::Context as _;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use omgservers_protocol::listen::{Door, Peer};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,9 +59,6 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a stop may take: last words to every socket, the end of short requests, a last report.
 const STOP: Duration = Duration::from_secs(5);
-
-/// A connection that sends no request for so long is closed.
-const HEADERS: Duration = Duration::from_secs(75);
 
 /// Runs a dispatcher until it is told to stop by SIGINT or SIGTERM.
 pub async fn run(config: Config) -> anyhow::Result<()> {
@@ -86,6 +80,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 
 /// What every connection shares.
 pub(crate) struct Edge {
+    pub(crate) door: Arc<Door>,
     pub(crate) admission: Admission,
     pub(crate) rooms: Rooms,
     pub(crate) proxy: Proxy,
@@ -95,13 +90,6 @@ pub(crate) struct Edge {
     /// Everything that must end before the process does.
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
-}
-
-/// The other end of an accepted connection. While it is held, the connection counts.
-#[derive(Clone)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
-    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// A dispatcher whose ports are bound, so that its addresses are known before it runs.
@@ -148,7 +136,9 @@ impl Server {
         }
         let meters = Arc::new(Meters::new());
         let (service, events, reporter) = Service::new(&config)?;
+        let is_behind_proxy = config.trust_forwarded_headers;
         let edge = Arc::new(Edge {
+            door: Door::new(config.bounds.clone(), move |_| is_behind_proxy),
             admission: Admission::new(config.issuer.clone(), unix_time_s()),
             rooms: Rooms::new(config.limits(), events, meters.clone()),
             proxy: Proxy::new(&config),
@@ -171,7 +161,12 @@ impl Server {
         edge.tasks.spawn(management::serve(edge.clone(), self.management));
         edge.tasks.spawn(tick(edge.clone(), config.tick_interval()));
 
-        accept(&edge, self.public, config.http_max_connections as usize).await;
+        let answering = edge.clone();
+        let answer = move |peer, request| {
+            let edge = answering.clone();
+            async move { answer(&edge, peer, request).await }
+        };
+        edge.door.serve(self.public, &edge.tasks, &edge.stopping, answer).await;
 
         edge.rooms.stop();
         edge.tasks.close();
@@ -187,60 +182,6 @@ async fn tick(edge: Arc<Edge>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     while edge.stopping.run_until_cancelled(ticks.tick()).await.is_some() {
         edge.rooms.tick();
-    }
-}
-
-async fn accept(edge: &Arc<Edge>, listener: TcpListener, connections_max: usize) {
-    let permits = Arc::new(Semaphore::new(connections_max));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(HEADERS / 3)
-        .max_concurrent_streams(256);
-    let builder = Arc::new(builder);
-    let accepted = async || {
-        let permit = permits.clone().acquire_owned().await.expect("never closed");
-        (listener.accept().await, permit)
-    };
-    while let Some((accepted, permit)) = edge.stopping.run_until_cancelled(accepted()).await {
-        match accepted {
-            Ok((stream, address)) => {
-                // Messages are written at once, not when the kernel has gathered enough.
-                let _ = stream.set_nodelay(true);
-                let peer = Peer {
-                    address: address.ip(),
-                    _permit: Arc::new(permit),
-                };
-                edge.tasks
-                    .spawn(serve_connection(edge.clone(), builder.clone(), stream, peer));
-            }
-            Err(error) => {
-                tracing::error!(%error, "connections cannot be accepted");
-                // Out of file descriptors, usually: trying at once would spin.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn serve_connection(edge: Arc<Edge>, builder: Arc<auto::Builder<TokioExecutor>>, stream: TcpStream, peer: Peer) {
-    let answering = edge.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (edge, peer) = (answering.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(answer(&edge, peer, request).await) }
-    });
-    let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let served = tokio::select! {
-        served = &mut connection => served,
-        () = edge.stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = served {
-        tracing::debug!(error, "a connection broke");
     }
 }
 

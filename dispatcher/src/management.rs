@@ -17,6 +17,8 @@ pub(crate) async fn serve(edge: Arc<Edge>, listener: TcpListener) {
     let router = Router::new()
         .route("/health/live", get(|| async { "alive" }))
         .route("/health/ready", get(ready))
+        // As supervisors of older installations ask.
+        .route("/health", get(ready))
         .route("/metrics", get(metrics))
         .with_state(edge);
     let served = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
@@ -39,5 +41,6 @@ async fn ready(State(edge): State<Arc<Edge>>) -> impl IntoResponse {
 
 async fn metrics(State(edge): State<Arc<Edge>>) -> impl IntoResponse {
     let format = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    edge.meters.set_connections(edge.door.open(), edge.door.turned_away());
     (format, edge.meters.render())
 }

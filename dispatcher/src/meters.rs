@@ -13,6 +13,8 @@ pub(crate) struct Meters {
     pub(crate) failed_reports: Counter,
     pub(crate) passed_on: Counter,
     pub(crate) not_passed_on: Counter,
+    connections: Gauge,
+    turned_away: Counter,
     rooms: Gauge,
     rooms_linked: Gauge,
     players: Gauge,
@@ -52,6 +54,8 @@ impl Meters {
             failed_reports: counter!("dispatcher_failed_reports_total"),
             passed_on: counter!("dispatcher_http_requests_total", "result" => "passed_on"),
             not_passed_on: counter!("dispatcher_http_requests_total", "result" => "failed"),
+            connections: gauge!("dispatcher_connections"),
+            turned_away: counter!("dispatcher_turned_away_connections_total"),
             rooms: gauge!("dispatcher_rooms"),
             rooms_linked: gauge!("dispatcher_rooms_linked"),
             players: gauge!("dispatcher_players"),
@@ -106,6 +110,11 @@ impl Meters {
         self.players.set(players as f64);
     }
 
+    pub(crate) fn set_connections(&self, open: usize, turned_away: u64) {
+        self.connections.set(open as f64);
+        self.turned_away.absolute(turned_away);
+    }
+
     /// The figures in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         self.exporter.render()
@@ -113,6 +122,11 @@ impl Meters {
 }
 
 fn describe() {
+    describe_gauge!("dispatcher_connections", "open connections of any kind");
+    describe_counter!(
+        "dispatcher_turned_away_connections_total",
+        "connections that were closed because their address had too many"
+    );
     describe_gauge!("dispatcher_rooms", "rooms, with those that wait for their runtime");
     describe_gauge!("dispatcher_rooms_linked", "rooms whose runtime is connected");
     describe_gauge!("dispatcher_players", "players in rooms");

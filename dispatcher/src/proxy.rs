@@ -18,13 +18,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use omgservers_protocol::Call as _;
 use omgservers_protocol::developer::UploadFilesArchive;
+use omgservers_protocol::listen::Peer;
 use omgservers_protocol::{Qualifier, trace};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use crate::forwarding::{add_forwarded, remove_hop_by_hop, upgrade_of};
 use crate::handshake::error;
-use crate::{Body, BoxError, Config, Edge, Peer};
+use crate::{Body, BoxError, Config, Edge};
 
 /// The longest body of a request, as the service itself allows.
 const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -270,7 +271,7 @@ async fn try_to_pass_on(
         head.headers.insert(header::HOST, host);
     }
     remove_hop_by_hop(&mut head.headers);
-    add_forwarded(&mut head.headers, peer.address, edge.proxy.trust_forwarded);
+    add_forwarded(&mut head.headers, peer.address.ip(), edge.proxy.trust_forwarded);
     if let Some(upgrade) = &upgrade {
         head.headers
             .insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use omgservers_protocol::Qualifier;
 use omgservers_protocol::id::ClientId;
+use omgservers_protocol::listen::Peer;
 use omgservers_protocol::mux::{BATCH_BYTES_MAX, Lane, Left, MESSAGE_BYTES_MAX};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -29,7 +30,7 @@ use crate::outbox::Packet;
 use crate::room::{Connection, Input};
 use crate::rooms::{Bell, Scratch, SharedRoom};
 use crate::writer::{LINGER, ReadHalf, Writer};
-use crate::{Body, Edge, Peer};
+use crate::{Body, Edge};
 
 /// How long the switch from HTTP may take.
 const UPGRADE: Duration = Duration::from_secs(10);

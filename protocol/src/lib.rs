@@ -11,6 +11,8 @@ pub mod developer;
 pub mod dispatcher;
 pub mod error;
 pub mod id;
+#[cfg(feature = "server")]
+pub mod listen;
 pub mod message;
 pub mod mux;
 #[cfg(feature = "openapi")]
