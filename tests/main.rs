@@ -3,6 +3,7 @@
 mod browser;
 mod commands;
 mod configuration;
+mod connections;
 mod control;
 mod docs;
 mod durability;

@@ -17,7 +17,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub struct Proxies(Vec<IpNet>);
 
 impl Proxies {
-    fn trust(&self, address: IpAddr) -> bool {
+    pub fn trust(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use omgservers_protocol::listen;
 use omgservers_protocol::setting::{self, Alias, Environment};
 use omgservers_protocol::text::{self, Text};
 use omgservers_protocol::token::Role;
@@ -38,6 +39,8 @@ pub struct Config {
     /// Port of the HTTP API; 0 picks a free one.
     #[arg(long, env = "OMGSERVERS_HTTP_PORT", default_value_t = 8080)]
     pub http_port: u16,
+    #[command(flatten)]
+    pub bounds: listen::Bounds,
     /// Address of the management port: health and metrics.
     #[arg(long, env = "OMGSERVERS_MANAGEMENT_ADDRESS", default_value = "127.0.0.1")]
     pub management_address: std::net::IpAddr,

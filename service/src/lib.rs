@@ -37,10 +37,14 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
 use omgservers_protocol::id::TenantId;
+use omgservers_protocol::listen::{Door, Peer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::Service as _;
 
 use crate::config::Config;
 use crate::db::{Db, Migration};
@@ -189,17 +193,10 @@ impl Service {
             .await
             .with_context(|| format!("cannot listen on {}:{}", app.config.http_address, app.config.http_port))?;
         let address = http.local_addr()?;
-        let stopping = app.stopping.clone();
-        let router = api::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
-        let server = tokio::spawn(async move {
-            let served = axum::serve(http, router)
-                .with_graceful_shutdown(async move { stopping.cancelled().await })
-                .await;
-            if let Err(cause) = served {
-                tracing::error!(error = %cause, "the HTTP server ended");
-            }
-        });
-        let (management_address, management) = management::serve(&app, stop.clone()).await?;
+        let proxies = app.config.trusted_proxies.clone();
+        let door = Door::new(app.config.bounds.clone(), move |address| proxies.trust(address));
+        let (management_address, management) = management::serve(&app, door.clone(), stop.clone()).await?;
+        let server = tokio::spawn(answer(app.clone(), http, door));
         let application = &app.config.application_name;
         tracing::info!(application, %address, %management_address, "the service is up");
         Ok(Self {
@@ -257,6 +254,22 @@ impl Service {
         tracing::info!("the service is down");
         Ok(())
     }
+}
+
+/// Answers calls until the service stops, and then what is held.
+async fn answer(app: App, listener: TcpListener, door: Arc<Door>) {
+    // With its state a router is put together once, not at each call.
+    let router = api::router(app.clone()).with_state::<()>(());
+    let connections = TaskTracker::new();
+    let answered = door.serve(listener, &connections, &app.stopping, move |peer: Peer, request| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer.address));
+        let answered = router.clone().call(request);
+        async move { answered.await.unwrap_or_else(|never| match never {}) }
+    });
+    answered.await;
+    connections.close();
+    connections.wait().await;
 }
 
 async fn open_databases(config: &Config) -> anyhow::Result<(Vec<String>, Option<Embedded>)> {

@@ -1,7 +1,7 @@
 //! The management port: health for supervisors, metrics for Prometheus.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,13 +9,19 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use omgservers_protocol::listen::Door;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::App;
 
-pub async fn serve(app: &App, stop: CancellationToken) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<()>)> {
+pub async fn serve(
+    app: &App,
+    door: Arc<Door>,
+    stop: CancellationToken,
+) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<()>)> {
     let (address, port) = (app.config.management_address, app.config.management_port);
     let listener = TcpListener::bind((address, port))
         .await
@@ -25,10 +31,9 @@ pub async fn serve(app: &App, stop: CancellationToken) -> anyhow::Result<(Socket
     let router = Router::new()
         .route("/health/live", get(|| async { "live" }))
         .route("/health/ready", get(ready))
-        .route(
-            "/metrics",
-            get(|| async { metrics_handle().map(PrometheusHandle::render).unwrap_or_default() }),
-        )
+        // As supervisors of older installations ask.
+        .route("/health", get(ready))
+        .route("/metrics", get(move || async move { figures(&door) }))
         .with_state(app.clone());
     let task = tokio::spawn(async move {
         axum::serve(listener, router)
@@ -37,6 +42,12 @@ pub async fn serve(app: &App, stop: CancellationToken) -> anyhow::Result<(Socket
             .ok();
     });
     Ok((address, task))
+}
+
+fn figures(door: &Door) -> String {
+    gauge!("omgservers_connections").set(door.open() as f64);
+    counter!("omgservers_turned_away_connections_total").absolute(door.turned_away());
+    metrics_handle().map(PrometheusHandle::render).unwrap_or_default()
 }
 
 /// Metrics are one per process, however many services run in it.
