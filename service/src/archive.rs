@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File},
     io::{self, BufWriter, Read, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -202,12 +203,20 @@ fn read_entry(path: &Path, name: &str) -> Result<Vec<u8>> {
     })
 }
 
+/// Opens an archive without waiting for anybody: a pipe has nobody who writes into it, a device may do anything.
+fn open(path: &Path) -> Result<File> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.with_context(|| format!("cannot read `{}`", path.display()))?;
+    ensure!(file.metadata()?.is_file(), "`{}` is not a regular file", path.display());
+    Ok(file)
+}
+
 /// Finds the entry `name`, through links between entries (equal layers are saved as such), and hands it to `read`.
 fn with_entry<T>(path: &Path, name: &str, read: impl FnOnce(&mut dyn Read, u64) -> Result<T>) -> Result<T> {
-    let open = || File::open(path).with_context(|| format!("cannot read `{}`", path.display()));
     let mut links: HashMap<PathBuf, PathBuf> = HashMap::new();
     let mut there: BTreeSet<PathBuf> = BTreeSet::new();
-    let mut archive = Archive::new(open()?);
+    let mut archive = Archive::new(open(path)?);
     for entry in archive.entries_with_seek().context("no archive")? {
         let entry = entry.context("no archive, or a damaged one")?;
         let entry_path = normalised(&entry.path()?);
@@ -235,7 +244,7 @@ fn with_entry<T>(path: &Path, name: &str, read: impl FnOnce(&mut dyn Read, u64) 
         there.contains(&wanted),
         "`{name}` is missing: this is no docker archive"
     );
-    let mut archive = Archive::new(open()?);
+    let mut archive = Archive::new(open(path)?);
     for entry in archive.entries_with_seek()? {
         let mut entry = entry?;
         if normalised(&entry.path()?) == wanted && entry.header().entry_type() == EntryType::Regular {
@@ -464,5 +473,23 @@ mod tests {
             assert!(format!("{error:#}").contains(reason), "{error:#}");
         }
         assert!(read(&folder.path().join("missing.tar")).is_err());
+    }
+
+    #[test]
+    fn only_a_regular_file_is_an_archive_and_nothing_else_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.tar");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let link = folder.path().join("link.tar");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for path in [pipe, link, "/dev/zero".into(), folder.path().to_owned()] {
+            let (say, said) = std::sync::mpsc::sync_channel(1);
+            let asked = path.clone();
+            // In a thread of its own, which an open that waits would keep for ever.
+            std::thread::spawn(move || say.send(format!("{:#}", read(&asked).unwrap_err())));
+            let error = said.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+            assert_eq!(error, format!("`{}` is not a regular file", path.display()));
+        }
     }
 }
