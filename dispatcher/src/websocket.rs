@@ -15,10 +15,9 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use omgservers_protocol::Qualifier;
 use omgservers_protocol::id::ClientId;
-use omgservers_protocol::listen::Peer;
+use omgservers_protocol::listen::{Peer, Stream};
 use omgservers_protocol::mux::{BATCH_BYTES_MAX, Lane, Left, MESSAGE_BYTES_MAX};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -155,9 +154,9 @@ async fn run(edge: Arc<Edge>, peer: Peer, upgrade: UpgradeFut, seat: Option<Seat
 /// The halves of the socket, once it speaks HTTP no more.
 async fn upgraded(upgrade: UpgradeFut) -> Option<(ReadHalf, OwnedWriteHalf)> {
     let socket = timeout(UPGRADE, upgrade).await.ok()?.ok()?;
-    let parts = auto::upgrade::downcast::<TokioIo<TcpStream>>(socket.into_inner().into_inner())
-        .expect("what was accepted is a TCP stream");
-    let (read_half, write_half) = parts.io.into_inner().into_split();
+    let parts = auto::upgrade::downcast::<TokioIo<Stream>>(socket.into_inner().into_inner())
+        .expect("that is how connections are accepted");
+    let (read_half, write_half) = parts.io.into_inner().into_inner().into_split();
     Some((Cursor::new(parts.read_buf).chain(read_half), write_half))
 }
 

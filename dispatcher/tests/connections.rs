@@ -102,6 +102,28 @@ async fn http_2_without_requests_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn http_2_whose_answers_are_not_taken_is_closed() {
+    let world = World::start_with(|config| config.bounds.http_idle_timeout = SHORT).await;
+    let stream = TcpStream::connect(world.address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(1_024)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let asked = Request::post(format!("http://{}/service/echo", world.address));
+    let asked = asked
+        .body(http_body_util::Full::new(Bytes::from(vec![b'x'; 10_000])))
+        .unwrap();
+    let answer = timeout(DEADLINE, sender.send_request(asked)).await.unwrap().unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+    // It is neither read nor dropped.
+    let closed = timeout(DEADLINE, connection).await;
+    assert!(closed.expect("it is closed in time").unwrap().is_err());
+    drop(answer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_address_cannot_take_all_places() {
     let world = World::start_with(|config| config.bounds.http_max_connections_per_address = 3).await;
     let mut streams = Vec::new();

@@ -1,16 +1,17 @@
 //! How the two servers take connections: so many at a time, so many of one address, and none for long that asks nothing.
 //! What is asked and answered is somebody else's.
 //!
-//! A connection counts as busy from the head of a request to the end of its answer, however long that takes: replies that
-//! are held, slow uploads and slow downloads are not cut off. One that switched protocols is no longer watched, only
-//! counted.
+//! A connection counts as busy from the head of a request until its answer is sent, however long that takes: replies that
+//! are held, slow uploads and slow downloads are not cut off, unless the other side takes nothing at all. One that
+//! switched protocols is no longer watched, only counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -33,6 +35,10 @@ const PING_EVERY: Duration = Duration::from_secs(25);
 
 /// Requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+
+/// An answer of which nothing was taken for so many times of being idle is given up. The kernel asks for more only when it
+/// has sent much of what it has, so a slow client takes nothing for minutes.
+const STALLED: u32 = 4;
 
 /// How many connections a server has, and how long one may say nothing.
 #[derive(clap::Args, Debug, Clone)]
@@ -224,12 +230,17 @@ async fn converse<A, F, B>(
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let activity = Arc::new(Activity::new());
+    let stream = Stream {
+        stream,
+        activity: activity.clone(),
+    };
     let service = service_fn(|request| {
-        let busy = Busy::new(&activity);
+        let mut busy = Busy::new(&activity);
         let answered = answer(peer.clone(), request);
         async move {
-            let answer = answered.await.map(|body| Answer { body, _busy: busy });
-            Ok::<_, Infallible>(answer)
+            let answer = answered.await;
+            busy.wait_for_us(false);
+            Ok::<_, Infallible>(answer.map(|body| Answer { body, busy }))
         }
     });
     let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
@@ -240,16 +251,16 @@ async fn converse<A, F, B>(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = activity.ceased(bounds.http_first_request_timeout, bounds.http_idle_timeout) => {
-            if !activity.has_begun() {
-                tracing::debug!("a connection asked nothing");
+        why = activity.ceased(bounds.http_first_request_timeout, bounds.http_idle_timeout) => {
+            if why != Ceased::Idle {
+                tracing::debug!(?why, "a connection is given up");
                 return;
             }
-            // A request that is just coming in is still answered, and what was answered is still sent.
+            // A request that is just coming in is still answered.
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 served = &mut connection => served,
-                () = activity.ceased(bounds.http_idle_timeout, bounds.http_idle_timeout) => return,
+                _ = activity.ceased(bounds.http_idle_timeout, bounds.http_idle_timeout) => return,
             }
         }
     };
@@ -261,67 +272,117 @@ async fn converse<A, F, B>(
 /// What a connection is busy with.
 struct Activity {
     opened: Instant,
+    /// Requests that are under way.
     requests: AtomicU32,
+    /// Those of them that wait for us, not for the other side.
+    ours: AtomicU32,
+    /// Something is to be sent that the kernel does not take yet.
+    is_blocked: AtomicBool,
+    /// Grows whenever something of an answer is taken.
+    steps: AtomicU32,
     /// Milliseconds after `opened` at which the last request ended; `NEVER` before.
     ended_ms: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
+/// Why a connection is not waited for any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ceased {
+    /// No request ever came.
+    Silent,
+    /// No further one came.
+    Idle,
+    /// Nothing of an answer is taken.
+    Stalled,
+}
+
 impl Activity {
     fn new() -> Self {
         Self {
             opened: Instant::now(),
             requests: AtomicU32::new(0),
+            ours: AtomicU32::new(0),
+            is_blocked: AtomicBool::new(false),
+            steps: AtomicU32::new(0),
             ended_ms: AtomicU64::new(NEVER),
         }
     }
 
-    fn has_begun(&self) -> bool {
-        self.requests.load(Ordering::Acquire) > 0 || self.ended_ms.load(Ordering::Acquire) != NEVER
-    }
-
-    /// Completes when there has been no request for `idle` after the last one, or none at all for `first`.
-    async fn ceased(&self, first: Duration, idle: Duration) {
+    /// Completes when there has been no request for `idle` after the last one, or none at all for `first`, or when answers
+    /// are not taken.
+    async fn ceased(&self, first: Duration, idle: Duration) -> Ceased {
         let mut next = Instant::now() + first.min(idle);
+        let (mut steps, mut times) = (0, 0);
         loop {
             tokio::time::sleep_until(next).await;
             let now = Instant::now();
-            let busy = self.requests.load(Ordering::Acquire) > 0;
-            next = match self.ended_ms.load(Ordering::Acquire) {
-                _ if busy => now + idle,
-                NEVER => self.opened + first,
-                ended_ms => self.opened + Duration::from_millis(ended_ms) + idle,
+            if self.requests.load(Ordering::Acquire) > 0 || self.is_blocked.load(Ordering::Acquire) {
+                let seen = std::mem::replace(&mut steps, self.steps.load(Ordering::Acquire));
+                let has_moved = seen != steps || self.ours.load(Ordering::Acquire) > 0;
+                times = if has_moved { 0 } else { times + 1 };
+                if times == STALLED {
+                    return Ceased::Stalled;
+                }
+                next = now + idle;
+                continue;
+            }
+            let why;
+            (next, why) = match self.ended_ms.load(Ordering::Acquire) {
+                NEVER => (self.opened + first, Ceased::Silent),
+                ended_ms => (self.opened + Duration::from_millis(ended_ms) + idle, Ceased::Idle),
             };
             if next <= now {
-                return;
+                return why;
             }
         }
+    }
+
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 /// A request that is under way.
-struct Busy(Arc<Activity>);
+struct Busy {
+    activity: Arc<Activity>,
+    is_ours: bool,
+}
 
 impl Busy {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.requests.fetch_add(1, Ordering::AcqRel);
-        Self(activity.clone())
+        activity.ours.fetch_add(1, Ordering::AcqRel);
+        Self {
+            activity: activity.clone(),
+            is_ours: true,
+        }
+    }
+
+    /// Says who has to do something next.
+    fn wait_for_us(&mut self, is_ours: bool) {
+        match (self.is_ours, is_ours) {
+            (true, false) => self.activity.ours.fetch_sub(1, Ordering::AcqRel),
+            (false, true) => self.activity.ours.fetch_add(1, Ordering::AcqRel),
+            _ => return,
+        };
+        self.is_ours = is_ours;
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let ended_ms = self.0.opened.elapsed().as_millis() as u64;
-        self.0.ended_ms.store(ended_ms, Ordering::Release);
-        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+        self.wait_for_us(false);
+        let ended_ms = self.activity.opened.elapsed().as_millis() as u64;
+        self.activity.ended_ms.store(ended_ms, Ordering::Release);
+        self.activity.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// The body of an answer. Its connection is busy until all of it is on its way.
 struct Answer<B> {
     body: B,
-    _busy: Busy,
+    busy: Busy,
 }
 
 impl<B: Body + Unpin> Body for Answer<B> {
@@ -332,7 +393,10 @@ impl<B: Body + Unpin> Body for Answer<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        self.busy.wait_for_us(polled.is_pending());
+        self.busy.activity.step();
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -341,6 +405,65 @@ impl<B: Body + Unpin> Body for Answer<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// An accepted connection, which knows whether what is written is taken.
+pub struct Stream {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+}
+
+impl Stream {
+    /// The connection itself, for when it speaks HTTP no more.
+    pub fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
+    fn wrote<T>(&self, polled: Poll<std::io::Result<T>>) -> Poll<std::io::Result<T>> {
+        self.activity.is_blocked.store(polled.is_pending(), Ordering::Release);
+        if polled.is_ready() {
+            self.activity.step();
+        }
+        polled
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.wrote(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -376,7 +499,7 @@ mod tests {
             Self::start_behind(bounds, |_| false).await
         }
 
-        /// `/late` is answered by and by; the answer to everything is what was sent, or `hello`.
+        /// `/late` is answered by and by, `/much` with more than the kernel holds, and everything with what was sent.
         async fn start_behind(bounds: Bounds, is_proxy: fn(IpAddr) -> bool) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -406,6 +529,9 @@ mod tests {
     async fn answer(_: Peer, request: Request<Incoming>) -> Response<String> {
         if request.uri().path() == "/late" {
             tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        if request.uri().path() == "/much" {
+            return Response::new("x".repeat(24 << 20) + " bytes");
         }
         let mut body = request.into_body();
         let mut length = 0;
@@ -501,6 +627,37 @@ mod tests {
         }
         assert!(read_answer(&mut upload).await.ends_with("15 bytes"));
         assert!(read_answer(&mut late).await.ends_with("0 bytes"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_taken_slowly_is_sent_and_one_that_is_not_taken_is_given_up() {
+        let server = Server::start(Bounds {
+            http_idle_timeout: Duration::from_millis(500),
+            ..bounds()
+        })
+        .await;
+        let ask = b"GET /much HTTP/1.1\r\nhost: x\r\n\r\n";
+        let mut slow = server.connect(ask).await;
+        let mut taken = 0;
+        let mut buffer = vec![0; 4 << 20];
+        while taken < 24 << 20 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let read = timeout(DEADLINE, slow.read(&mut buffer))
+                .await
+                .expect("more in time")
+                .unwrap();
+            assert_ne!(read, 0, "closed after {taken} bytes");
+            taken += read;
+        }
+        let mut stalled = server.connect(ask).await;
+        timeout(DEADLINE, async {
+            while server.door.open() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .expect("it is given up in time");
+        is_closed(&mut stalled).await;
     }
 
     #[tokio::test]
