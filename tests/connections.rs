@@ -139,3 +139,25 @@ async fn an_address_has_so_many_connections_to_the_service_unless_it_is_a_truste
     assert_eq!(turned_away(&installation).await, 0);
     installation.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_half_a_request() {
+    let installation = Installation::start(Options::default()).await;
+    let service = &installation.services[0];
+    let mut halves = Vec::new();
+    for address in [service.address(), service.management_address()] {
+        let mut stream = connect(address, 1).await.remove(0);
+        // The first is answered, so that the connection is known to be served.
+        let whole = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(whole.as_bytes()).await.expect("it is open");
+        assert_ne!(stream.read(&mut [0; 4_096]).await.expect("an answer"), 0);
+        stream.write_all(&whole.as_bytes()[..20]).await.expect("it is open");
+        halves.push(stream);
+        let mut stream = connect(address, 1).await.remove(0);
+        stream.write_all(&whole.as_bytes()[..20]).await.expect("it is open");
+        halves.push(stream);
+    }
+    // Nothing tells that half a request has arrived.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    timeout(DEADLINE, installation.stop()).await.expect("it stops");
+}

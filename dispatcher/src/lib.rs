@@ -158,7 +158,8 @@ impl Server {
         edge.tasks.spawn(service::keep_keys(edge.clone()));
         edge.tasks.spawn(service::keep_token(edge.clone()));
         edge.tasks.spawn(reporter.run(edge.clone()));
-        edge.tasks.spawn(management::serve(edge.clone(), self.management));
+        edge.tasks
+            .spawn(management::serve(edge.clone(), config.bounds.clone(), self.management));
         edge.tasks.spawn(tick(edge.clone(), config.tick_interval()));
 
         let answering = edge.clone();

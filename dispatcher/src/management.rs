@@ -8,23 +8,27 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use omgservers_protocol::listen::{Bounds, Door};
 use tokio::net::TcpListener;
+use tower::Service as _;
 
 use crate::Edge;
 
-pub(crate) async fn serve(edge: Arc<Edge>, listener: TcpListener) {
-    let stopping = edge.stopping.clone();
+pub(crate) async fn serve(edge: Arc<Edge>, bounds: Bounds, listener: TcpListener) {
     let router = Router::new()
         .route("/health/live", get(|| async { "alive" }))
         .route("/health/ready", get(ready))
         // As supervisors of older installations ask.
         .route("/health", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(edge);
-    let served = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the management port is lost");
-    }
+        .with_state(edge.clone());
+    // Whoever asks here is one of ours.
+    let door = Door::new(bounds, |_| true);
+    let served = door.serve(listener, &edge.tasks, &edge.stopping, move |_, request| {
+        let answered = router.clone().call(request);
+        async move { answered.await.unwrap_or_else(|never| match never {}) }
+    });
+    served.await;
 }
 
 async fn ready(State(edge): State<Arc<Edge>>) -> impl IntoResponse {

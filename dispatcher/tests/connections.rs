@@ -167,3 +167,22 @@ async fn supervisors_of_older_installations_ask_for_health() {
         world.get_management("/health/ready").await
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_half_a_request() {
+    let world = World::start().await;
+    let mut halves = Vec::new();
+    for address in [world.address, world.management] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /health HT").await.unwrap();
+        halves.push(stream);
+    }
+    // Nothing tells that half a request has arrived.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.shutdown.cancel();
+    for stream in halves {
+        is_closed(stream).await;
+    }
+    let served = timeout(DEADLINE, world.serving).await.expect("it stops");
+    served.unwrap().unwrap();
+}

@@ -40,6 +40,9 @@ const STREAMS_MAX: u32 = 256;
 /// has sent much of what it has, so a slow client takes nothing for minutes.
 const STALLED: u32 = 4;
 
+/// When the server stops, a connection that is not busy has so long to end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// How many connections a server has, and how long one may say nothing.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Bounds {
@@ -249,7 +252,10 @@ async fn converse<A, F, B>(
         served = &mut connection => served,
         () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                served = &mut connection => served,
+                _ = activity.ceased(FAREWELL, FAREWELL) => return,
+            }
         }
         why = activity.ceased(bounds.http_first_request_timeout, bounds.http_idle_timeout) => {
             if why != Ceased::Idle {
@@ -725,9 +731,10 @@ mod tests {
         let mut idle = server.connect(ASK).await;
         read_answer(&mut idle).await;
         let mut silent = server.connect(b"").await;
+        let mut half = server.connect(&ASK[..10]).await;
         let mut late = server.connect(ASK_LATE).await;
         timeout(DEADLINE, async {
-            while server.door.open() < 3 {
+            while server.door.open() < 4 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })
@@ -737,6 +744,7 @@ mod tests {
         server.stopping.cancel();
         is_closed(&mut idle).await;
         is_closed(&mut silent).await;
+        is_closed(&mut half).await;
         assert!(read_answer(&mut late).await.contains("connection: close"));
         timeout(DEADLINE, server.serving).await.expect("it ends").unwrap();
     }

@@ -196,7 +196,7 @@ impl Service {
         let proxies = app.config.trusted_proxies.clone();
         let door = Door::new(app.config.bounds.clone(), move |address| proxies.trust(address));
         let (management_address, management) = management::serve(&app, door.clone(), stop.clone()).await?;
-        let server = tokio::spawn(answer(app.clone(), http, door));
+        let server = tokio::spawn(answer(api::router(app.clone()), http, door, app.stopping.clone()));
         let application = &app.config.application_name;
         tracing::info!(application, %address, %management_address, "the service is up");
         Ok(Self {
@@ -256,12 +256,12 @@ impl Service {
     }
 }
 
-/// Answers calls until the service stops, and then what is held.
-async fn answer(app: App, listener: TcpListener, door: Arc<Door>) {
-    // With its state a router is put together once, not at each call.
-    let router = api::router(app.clone()).with_state::<()>(());
+/// Answers requests until it is to stop, and then what is held.
+async fn answer(router: axum::Router, listener: TcpListener, door: Arc<Door>, stopping: CancellationToken) {
+    // With its state a router is put together once, not at each request.
+    let router = router.with_state::<()>(());
     let connections = TaskTracker::new();
-    let answered = door.serve(listener, &connections, &app.stopping, move |peer: Peer, request| {
+    let answered = door.serve(listener, &connections, &stopping, move |peer: Peer, request| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer.address));
         let answered = router.clone().call(request);
