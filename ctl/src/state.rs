@@ -18,6 +18,9 @@ pub(crate) const PREFIX: &str = "OMGSERVERSCTL_";
 /// Where everything is kept unless something else is said.
 pub(crate) const DEFAULT_DIRECTORY: &str = ".omgserversctl";
 
+/// A larger file is written anew without the lines that no longer count.
+const FILE_MAX: usize = 256 * 1_024;
+
 /// Another command holds the file for microseconds.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -53,30 +56,44 @@ impl State {
         &self.values
     }
 
-    /// Remembers values for the next command too.
+    /// Remembers values for the next command too. Lines are appended, as scripts that share the file do: the last one of a
+    /// name wins.
     pub(crate) fn set<'a>(&mut self, changes: impl IntoIterator<Item = (&'a str, String)>) -> anyhow::Result<()> {
         let directory = &self.directory;
         let failed = || format!("cannot store results in `{}`", directory.display());
         create_private_directory(directory).with_context(failed)?;
         let _lock = lock(&directory.join("environment.lock")).with_context(failed)?;
+        let file = directory.join("environment");
         // Read again: another command may have stored something since.
-        let mut text = read(directory)?;
-        let mut changed = BTreeMap::new();
+        let text = read(directory)?;
+        let mut stored = parse(&text);
+        let mut lines = String::new();
         for (name, value) in changes {
-            changed.insert(name.to_owned(), value.clone());
+            if stored.get(name) != Some(&value) {
+                lines += &assignment(name, &value);
+                stored.insert(name.to_owned(), value.clone());
+            }
             self.values.insert(name.to_owned(), value);
         }
-        if has_foreign_words(&text) {
-            // Somebody else's lines stay as they are; the last line of a name wins.
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-        } else {
-            changed = parse(&text).into_iter().chain(changed).collect();
-            text.clear();
+        if lines.is_empty() {
+            return Ok(());
         }
-        text.extend(changed.iter().map(|(name, value)| assignment(name, value)));
-        write_private_file(&directory.join("environment"), text.as_bytes()).with_context(failed)
+        if text.len() + lines.len() > FILE_MAX && !has_foreign_words(&text) {
+            let text: String = stored.iter().map(|(name, value)| assignment(name, value)).collect();
+            return write_private_file(&file, text.as_bytes()).with_context(failed);
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            lines.insert(0, '\n');
+        }
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&file)
+            .with_context(failed)?;
+        file.write_all(lines.as_bytes())
+            .and_then(|()| file.sync_all())
+            .with_context(failed)
     }
 
     /// Forgets everything that was stored.
@@ -121,8 +138,15 @@ fn read(directory: &Path) -> anyhow::Result<String> {
     }
 }
 
+/// A line as scripts know it: passwords in quotes, everything else without where a shell reads it right.
 fn assignment(name: &str, value: &str) -> String {
-    format!("export {PREFIX}{name}={}\n", quote(value))
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:@%+,=-".contains(letter);
+    let value = if name.ends_with("PASSWORD") || !value.chars().all(is_plain) {
+        quote(value)
+    } else {
+        value.to_owned()
+    };
+    format!("export {PREFIX}{name}={value}\n")
 }
 
 /// Takes from others what an older program let them read. Whoever may not change that goes on with it as it is.
@@ -269,12 +293,9 @@ mod tests {
             assert_eq!(fs::read_to_string(folder.path().join("environment")).unwrap(), new);
             assert_eq!(State::open(folder.path()).unwrap().get("TENANT"), Some("2"));
         };
-        check(
-            "export OMGSERVERSCTL_TENANT=1\nexport OMGSERVERSCTL_TENANT=3\n",
-            "export OMGSERVERSCTL_TENANT='2'\n",
-        );
-        let ours = "export OMGSERVERSCTL_TENANT='2'\n";
+        let ours = "export OMGSERVERSCTL_TENANT=2\n";
         for others in [
+            "export OMGSERVERSCTL_TENANT=1\nexport OMGSERVERSCTL_TENANT=3\n",
             "# don't\n",
             "export PATH=$PATH:/opt\n",
             "export OMGSERVERSCTL_TENANT=1 # mine\n",
@@ -282,6 +303,40 @@ mod tests {
             check(others, &format!("{others}{ours}"));
             check(others.trim_end(), &format!("{others}{ours}"));
         }
+        check(ours, ours);
+    }
+
+    #[test]
+    fn a_file_that_grew_is_written_anew_without_what_no_longer_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("environment");
+        let old = "export OMGSERVERSCTL_ADMIN_TOKEN=old\n".repeat(FILE_MAX / 32);
+        fs::write(&file, old + "export OMGSERVERSCTL_ADMIN_PASSWORD=a\n").unwrap();
+        let mut state = State::open(folder.path()).unwrap();
+        state.set([("ADMIN_TOKEN", "new".to_owned())]).unwrap();
+        assert_eq!(
+            fs::read_to_string(&file).unwrap(),
+            "export OMGSERVERSCTL_ADMIN_PASSWORD='a'\nexport OMGSERVERSCTL_ADMIN_TOKEN=new\n"
+        );
+    }
+
+    #[test]
+    fn a_script_that_appends_at_the_same_time_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("environment");
+        let script = format!(
+            "for n in $(seq 200); do echo \"export OMGSERVERSCTL_OLD_$n=$n\" >>'{}'; done",
+            file.display()
+        );
+        let mut shell = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        for n in 0..50 {
+            let mut state = State::open(folder.path()).unwrap();
+            state.set([(format!("NEW_{n}").as_str(), "x".to_owned())]).unwrap();
+        }
+        assert!(shell.wait().unwrap().success());
+        let stored = parse(&fs::read_to_string(&file).unwrap());
+        let count = |prefix: &str| stored.keys().filter(|name| name.starts_with(prefix)).count();
+        assert_eq!((count("OLD_"), count("NEW_")), (200, 50));
     }
 
     #[test]

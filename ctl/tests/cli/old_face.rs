@@ -152,7 +152,7 @@ fn an_address_may_lack_its_scheme_and_replies_are_kept() {
     let Setting { folder, transcript, .. } = setting();
     let stored = std::fs::read_to_string(folder.path().join(".omgserversctl/environment")).unwrap();
     let (_, address) = stored.split_once("http://").unwrap();
-    let address = address.split('\'').next().unwrap();
+    let address = address.lines().next().unwrap();
     let mut transcript = transcript.replace(address, "ADDRESS");
     transcript
         .run_old(&format!("environment useEnvironment bare {address}"))
