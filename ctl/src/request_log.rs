@@ -51,7 +51,7 @@ impl RequestLog {
 
     fn append(&self, entry: &str) -> std::io::Result<()> {
         if let Some(directory) = self.file.parent() {
-            crate::state::create_private_directory(directory)?;
+            crate::state::create_state_directory(directory)?;
         }
         if fs::metadata(&self.file).is_ok_and(|file| file.len() > BYTES_MAX) {
             fs::rename(&self.file, self.older())?;

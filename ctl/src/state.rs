@@ -61,7 +61,7 @@ impl State {
     pub(crate) fn set<'a>(&mut self, changes: impl IntoIterator<Item = (&'a str, String)>) -> anyhow::Result<()> {
         let directory = &self.directory;
         let failed = || format!("cannot store results in `{}`", directory.display());
-        create_private_directory(directory).with_context(failed)?;
+        create_state_directory(directory).with_context(failed)?;
         let _lock = lock(&directory.join("environment.lock")).with_context(failed)?;
         let file = directory.join("environment");
         // Read again: another command may have stored something since.
@@ -116,6 +116,17 @@ impl State {
 /// Creates a folder that only its owner can look into.
 pub(crate) fn create_private_directory(path: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Creates the folder of the state, which `git add .` passes over: there are passwords in it.
+pub(crate) fn create_state_directory(path: &Path) -> std::io::Result<()> {
+    let is_ours = !path.exists() || path.file_name() == Some(DEFAULT_DIRECTORY.as_ref());
+    create_private_directory(path)?;
+    let ignore = path.join(".gitignore");
+    if is_ours && !ignore.exists() {
+        fs::write(ignore, "*\n")?;
+    }
+    Ok(())
 }
 
 /// Replaces a file that only its owner can read, at once or not at all.
@@ -356,6 +367,24 @@ mod tests {
         assert_eq!(
             ["", "temp", "environment", "logs"].map(|name| mode(&folder.join(name))),
             [0o700, 0o700, 0o600, 0o600]
+        );
+    }
+
+    #[test]
+    fn git_passes_over_the_folder_but_a_folder_of_somebody_else_stays_as_it_is() {
+        let parent = tempfile::tempdir().unwrap();
+        let store = |folder: &Path| {
+            let mut state = State::open(folder).unwrap();
+            state.set([("TENANT", "2".to_owned())]).unwrap();
+            fs::read_to_string(folder.join(".gitignore")).ok()
+        };
+        let (old, new, other) = (DEFAULT_DIRECTORY, "new", "other");
+        fs::create_dir(parent.path().join(old)).unwrap();
+        fs::create_dir(parent.path().join(other)).unwrap();
+        let stored = [old, new, other].map(|name| store(&parent.path().join(name)));
+        assert_eq!(
+            stored.each_ref().map(Option::as_deref),
+            [Some("*\n"), Some("*\n"), None]
         );
     }
 

@@ -181,7 +181,7 @@ async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
                 tenant: of.tenant,
                 version_id: of.version,
             };
-            let archive = upload::pack(&files_directory_path)?;
+            let archive = upload::pack(&files_directory_path, context.state.directory())?;
             let client = context.client_of(ROLE)?;
             let answer = upload::send(&client, &call, archive).await;
             let uploaded = context.settle(&client, Some(ROLE), &call, answer)?;

@@ -330,7 +330,7 @@ impl OldFace<'_> {
         let [(_, tenant), (_, version), (_, folder)] = given else {
             unreachable!("the table has three arguments");
         };
-        let archive = upload::pack(Path::new(folder)).map_err(|failure| {
+        let archive = upload::pack(Path::new(folder), self.state.directory()).map_err(|failure| {
             self.output.note(failure.message);
             Exit(1)
         })?;
@@ -418,6 +418,7 @@ impl OldFace<'_> {
 
     /// Puts a file into a folder of the state.
     fn keep(&self, folder: &str, name: &str, content: &[u8]) -> std::io::Result<()> {
+        crate::state::create_state_directory(self.state.directory())?;
         let folder = self.state.directory().join(folder);
         crate::state::create_private_directory(&folder)?;
         crate::state::write_private_file(&folder.join(name.replace('/', "_")), content)

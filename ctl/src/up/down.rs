@@ -16,7 +16,7 @@ use crate::output::Output;
 #[derive(Args)]
 pub(crate) struct Down {
     /// The data folder of the installation
-    #[arg(long, value_name = "DIR", default_value = ".omgservers")]
+    #[arg(long, value_name = "DIR", default_value = super::DATA_DIRECTORY)]
     data: PathBuf,
 
     /// Delete the folder too: players, games, secrets, everything

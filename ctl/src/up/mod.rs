@@ -24,10 +24,13 @@ use crate::input;
 use crate::output::Output;
 use crate::signals::Signals;
 
+/// Where everything is kept unless something else is said.
+pub(crate) const DATA_DIRECTORY: &str = ".omgservers";
+
 #[derive(Args)]
 pub(crate) struct Up {
     /// Where everything is kept: the database, secrets, logs
-    #[arg(long, value_name = "DIR", default_value = ".omgservers")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DIRECTORY)]
     data: PathBuf,
 
     /// The public port, on all addresses

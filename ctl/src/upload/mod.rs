@@ -17,15 +17,19 @@ use zip::write::SimpleFileOptions;
 
 use self::ignored::Ignored;
 use crate::failure::{Failure, Result};
+use crate::state::DEFAULT_DIRECTORY;
 
 /// What is handed to the network at once; the bar moves in such steps.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// Never sent: there are passwords and histories in them.
+const NEVER_SENT: [&str; 3] = [DEFAULT_DIRECTORY, crate::up::DATA_DIRECTORY, ".git"];
+
 /// Packs all files below a folder, in the order of their names and without their times: the same files give the same
-/// bytes.
-pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>> {
+/// bytes. The folder that omgctl keeps its state in is no part of them.
+pub(crate) fn pack(folder: &Path, state: &Path) -> Result<Vec<u8>> {
     let shown = folder.display();
-    let files = files(folder).map_err(|wrong| Failure::usage(format!("`{shown}`: {wrong:#}")))?;
+    let files = files(folder, state).map_err(|wrong| Failure::usage(format!("`{shown}`: {wrong:#}")))?;
     if files.is_empty() {
         return Err(Failure::usage(format!("`{shown}` has no files to send")));
     }
@@ -63,9 +67,20 @@ struct Packed {
     name: String,
 }
 
-/// All files below a folder except those that its `.dockerignore` names and links that lead out of it.
-fn files(folder: &Path) -> anyhow::Result<Vec<Packed>> {
+/// All files below a folder except those that its `.dockerignore` names, those that are never sent and links that lead
+/// out of it.
+fn files(folder: &Path, state: &Path) -> anyhow::Result<Vec<Packed>> {
     let root = folder.canonicalize()?;
+    // One that is not there yet holds nothing.
+    let state = state.canonicalize().ok();
+    let is_state = |path: &Path| state.as_deref().is_some_and(|state| path.starts_with(state));
+    if is_state(&root) {
+        bail!("omgctl keeps its credentials there");
+    }
+    let is_never_sent = |path: &Path| {
+        let inside = path.strip_prefix(&root).unwrap_or(path);
+        is_state(path) || inside.iter().any(|step| NEVER_SENT.iter().any(|name| step == *name))
+    };
     let ignored = match fs::read_to_string(root.join(".dockerignore")) {
         Ok(text) => Ignored::parse(&text),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ignored::parse(""),
@@ -80,26 +95,26 @@ fn files(folder: &Path) -> anyhow::Result<Vec<Packed>> {
                 bail!("the name of `{}` is not UTF-8", entry.path().display());
             };
             let name = format!("{prefix}{step}");
-            let kind = entry.file_type()?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            // A link to a file of the same folder is sent as that file. Links to folders are not followed: what is in
+            // them is sent by its own name.
+            let target = if kind.is_symlink() {
+                path.canonicalize().ok()
+            } else {
+                Some(path)
+            };
+            let Some(path) = target.filter(|path| path.starts_with(&root) && !is_never_sent(path)) else {
+                continue;
+            };
             if kind.is_dir() {
-                folders.push((entry.path(), format!("{name}/")));
-            } else if !ignored.contains(&name) && (kind.is_file() || is_link_inside(&root, &entry.path())) {
-                found.push(Packed {
-                    path: entry.path(),
-                    name,
-                });
+                folders.push((path, format!("{name}/")));
+            } else if !ignored.contains(&name) && path.is_file() {
+                found.push(Packed { path, name });
             }
         }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
-}
-
-/// A link to a file of the same folder is sent as that file. Links to folders are not followed: what is in them is sent
-/// by its own name.
-fn is_link_inside(root: &Path, link: &Path) -> bool {
-    let target = link.canonicalize();
-    target.is_ok_and(|target| target.starts_with(root) && target.is_file())
 }
 
 fn archive(files: &[Packed]) -> anyhow::Result<Vec<u8>> {

@@ -103,3 +103,41 @@ fn a_folder_without_files_is_refused() {
         assert!(answer.status.code() == Some(2) && said.contains(reason), "{said}");
     }
 }
+
+#[test]
+fn what_omgctl_keeps_for_itself_is_never_sent() {
+    let setting = setting();
+    let folder = setting.folder.path();
+    let files = folder.join("game");
+    for name in [
+        ".git/config",
+        "lib/.omgserversctl/environment",
+        ".omgservers/secrets",
+        "main.lua",
+    ] {
+        let path = files.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+    // In use, whatever its name.
+    std::fs::rename(folder.join(".omgserversctl"), files.join("mine")).unwrap();
+    symlink("mine/environment", files.join("link")).unwrap();
+    let upload = |face: &str, what: &str| {
+        let mut command = crate::run::omgctl(folder);
+        std::os::unix::process::CommandExt::arg0(&mut command, face);
+        command.env("OMGSERVERSCTL_DIRECTORY", "game/mine").args(["developer"]);
+        if what.is_empty() {
+            command.args(["useCredentials", "700", "developer-password"]);
+        } else {
+            command.args(["uploadFilesArchive", "100", "400", what]);
+        }
+        crate::run::answer(command, "")
+    };
+    for face in ["omgctl", "omgserversctl"] {
+        assert!(upload(face, "").status.success());
+        assert!(upload(face, "game").status.success());
+        let sent = received(&std::fs::read(folder.join("uploaded")).unwrap());
+        assert_eq!(sent.into_keys().collect::<Vec<_>>(), ["main.lua"]);
+        assert!(!upload(face, "game/mine").status.success());
+    }
+}
