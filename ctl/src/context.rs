@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::Path;
 
 use omgservers_protocol::call::{Deleted, Page, Paging, RawToken};
-use omgservers_protocol::client::{CallError, Client};
 use omgservers_protocol::text::Text;
 use omgservers_protocol::{Call, admin, developer, support};
 use serde::Serialize;
 
 use crate::arguments::Listing;
+use crate::client::{CallError, Client};
 use crate::failure::{self, Failure, Result};
 use crate::output::Output;
 use crate::request_log::RequestLog;

@@ -1,9 +1,9 @@
 //! Why a command did not do what was asked: one line for the reader, perhaps a hint, and the exit code.
 
 use omgservers_protocol::Qualifier;
-use omgservers_protocol::client::CallError;
 use omgservers_protocol::developer::Scope;
 
+use crate::client::CallError;
 use crate::context::Role;
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
@@ -44,6 +44,14 @@ impl Failure {
         self
     }
 
+    /// Nobody answered who could.
+    fn silence(error: &CallError) -> Self {
+        Self {
+            status: error.status(),
+            ..Self::usage(error.to_string())
+        }
+    }
+
     /// Nobody answered, or somebody who could not: it may be different in a moment.
     pub(crate) fn is_silence(&self) -> bool {
         self.exit == UNANSWERED || self.status.is_some_and(|status| status >= 500)
@@ -57,8 +65,16 @@ impl Failure {
                 qualifier,
                 message,
             } => (status, qualifier, message),
-            CallError::Unreachable { url, cause } => {
-                return Self::usage(format!("`{url}` did not answer: {cause}")).hint(START_HINT);
+            CallError::Foreign { status: 502..=504, .. } => return Self::silence(&error).hint(START_HINT),
+            CallError::Moved { ref base, .. } => {
+                let hint = format!("use that address: `omgctl environment useEnvironment NAME {base}`");
+                return Self::silence(&error).hint(hint);
+            }
+            CallError::Foreign { .. } => return Self::silence(&error).hint(ADDRESS_HINT),
+            CallError::Unreachable { ref url, ref cause } => {
+                // What rustls says of a peer that does not speak TLS.
+                let is_plain = url.starts_with("https://") && cause.contains("corrupt message");
+                return Self::silence(&error).hint(if is_plain { ADDRESS_HINT } else { START_HINT });
             }
         };
         let message = if message.is_empty() {
@@ -82,6 +98,9 @@ impl Failure {
 
 const START_HINT: &str = "is it running? `omgctl up` or `./dev up` starts an installation on this machine, \
      `omgctl environment useEnvironment NAME URL` chooses another one";
+
+const ADDRESS_HINT: &str = "this does not look like the address of OMGSERVERS; it is scheme, host and port only, such as \
+     http://localhost:8080: `omgctl environment useEnvironment NAME URL` stores another one";
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {

@@ -4,6 +4,7 @@
 
 mod archive;
 mod arguments;
+mod client;
 mod command;
 mod context;
 mod failure;

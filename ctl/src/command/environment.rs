@@ -26,6 +26,7 @@ pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
                 .state
                 .all()
                 .iter()
+                .filter(|(_, value)| !value.is_empty())
                 .map(|(name, value)| (format!("{PREFIX}{name}"), value))
                 .collect();
             context.output.result(&values, |values| {
@@ -75,9 +76,40 @@ fn use_environment(context: &mut Context, name: &str, url: &str) -> Result {
     if !(url.starts_with("http://") || url.starts_with("https://")) {
         return Err(Failure::usage(format!("`{url}` is not an address")).hint("it starts with http:// or https://"));
     }
+    forget_others(context, url)?;
     context
         .state
         .set([("ENVIRONMENT_NAME", name.to_owned()), ("SERVICE_URL", url.to_owned())])?;
+    Ok(())
+}
+
+/// Logins and ids of another installation are not shown to this one.
+fn forget_others(context: &mut Context, url: &str) -> Result {
+    let same = |old: &str| old.trim_end_matches('/') == url.trim_end_matches('/');
+    let Some(old) = context
+        .state
+        .get("SERVICE_URL")
+        .filter(|old| !same(old))
+        .map(str::to_owned)
+    else {
+        return Ok(());
+    };
+    let logins = [Role::Admin, Role::Support, Role::Developer]
+        .into_iter()
+        .flat_map(|role| ["USER", "PASSWORD", "TOKEN"].map(|suffix| role.variable(suffix)));
+    let ids = ["TENANT", "PROJECT", "STAGE", "VERSION", "FILES_ARCHIVE", "DEPLOYMENT"].map(str::to_owned);
+    let stored: Vec<_> = logins
+        .chain(ids)
+        .filter(|name| context.state.get(name).is_some())
+        .collect();
+    if !stored.is_empty() {
+        context
+            .state
+            .set(stored.iter().map(|name| (name.as_str(), String::new())))?;
+        context.output.note(format_args!(
+            "Logins and ids of {old} are forgotten: they are not for {url}."
+        ));
+    }
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use omgservers_protocol::client::{CallError, Client};
 use omgservers_protocol::config::VersionConfig;
 use omgservers_protocol::developer::{
     CreateImage, CreateVersion, DeployVersion, GetStageDetails, ImageQualifier, InterchangeLocalRun,
@@ -25,6 +24,7 @@ use self::children::{Children, End, Program, name, start_of};
 use self::watch::{Fingerprint, Watch};
 use crate::arguments::Stage;
 use crate::arguments::developer::Run;
+use crate::client::{CallError, Client};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
 use crate::input;

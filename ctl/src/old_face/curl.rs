@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::RequestBuilder;
 use reqwest::multipart::{Form, Part};
+use reqwest::redirect::Policy;
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -54,6 +55,7 @@ async fn ask(
     let mut builder = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(5))
         .timeout(patience)
+        .redirect(Policy::none())
         .no_proxy();
     if url.starts_with("http://") {
         // No certificates are needed, and a bare container has none.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use omgservers_protocol::Call;
-use omgservers_protocol::client::{CallError, Client};
 use omgservers_protocol::config::{DeploymentConfig, VersionConfig};
 use omgservers_protocol::developer::{
     CreateImage, CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateToken, CreateVersion,
@@ -25,6 +24,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::folder::{Developer, Folder, Secrets};
+use crate::client::{CallError, Client};
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::output::Output;

@@ -11,11 +11,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::stream;
 use indicatif::{ProgressBar, ProgressStyle};
-use omgservers_protocol::client::{CallError, Client};
 use omgservers_protocol::developer::{UploadFilesArchive, UploadedFilesArchive};
 use zip::write::SimpleFileOptions;
 
 use self::ignored::Ignored;
+use crate::client::{CallError, Client};
 use crate::failure::{Failure, Result};
 use crate::state::DEFAULT_DIRECTORY;
 

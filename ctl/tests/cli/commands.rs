@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::run::{Transcript, answer, omgctl, text};
-use crate::service::Service;
+use crate::service::{Service, always};
 
 pub(crate) struct Setting {
     pub(crate) folder: tempfile::TempDir,
@@ -242,4 +242,69 @@ fn scripts_read_bare_values_and_the_stored_file_wins_over_the_environment() {
         "100",
         "an empty name means the usual place"
     );
+}
+
+#[test]
+fn logins_are_not_shown_to_another_installation() {
+    let Setting {
+        folder,
+        service,
+        mut transcript,
+    } = setting();
+    run(folder.path(), "support useCredentials support support");
+    run(folder.path(), "support createTenant");
+    run(folder.path(), "developer useCredentials 700 developer-password");
+    let own = run(folder.path(), "get SERVICE_URL");
+    // The same one keeps everything.
+    run(folder.path(), &format!("environment useEnvironment again {own}/"));
+    run(folder.path(), "support createTenant");
+    let before = service.calls().len();
+    let (_, port) = own.rsplit_once(':').unwrap();
+    transcript = transcript.replace(port, "PORT");
+    transcript
+        .run(&format!("environment useEnvironment other http://localhost:{port}"))
+        .run("support createTenant")
+        .run("developer createToken")
+        .run("get TENANT")
+        .run("environment printCurrent");
+    assert_eq!(service.calls().len(), before, "nothing of the old one was sent");
+    // The script that came before keeps them.
+    run(folder.path(), "support useCredentials support support");
+    transcript
+        .run_old(&format!("environment useEnvironment test {own}"))
+        .run_old("support printCurrent")
+        .check("other_address");
+}
+
+#[test]
+fn an_address_of_somebody_else_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = Service::new(folder.path());
+    let service = there.clone().start();
+    let route = "/service/v1/entrypoint/support/request/create-token";
+    let moved = always(format!(
+        "HTTP/1.1 301 Moved Permanently\r\nlocation: http://{service}{route}"
+    ));
+    let page = always("HTTP/1.1 200 OK\r\ncontent-type: text/html".to_owned());
+    let missing = always("HTTP/1.1 404 Not Found".to_owned());
+    let proxy = always("HTTP/1.1 502 Bad Gateway".to_owned());
+    let mut transcript = Transcript::new(folder.path()).replace(service.to_string(), "SERVICE");
+    let addresses = [
+        (format!("http://{moved}"), "MOVED"),
+        (format!("http://{page}"), "PAGE"),
+        (format!("http://{missing}"), "MISSING"),
+        (format!("http://{proxy}"), "PROXY"),
+        (format!("https://{service}"), "TLS"),
+    ];
+    for (url, name) in addresses {
+        transcript = transcript.replace(url.clone(), name);
+        transcript
+            .run(&format!("environment useEnvironment x {url}"))
+            .run("support useCredentials support support");
+        if name == "MOVED" {
+            transcript.run_old("support useCredentials support support");
+        }
+    }
+    assert!(there.calls().is_empty(), "nobody is followed");
+    transcript.check("addresses");
 }

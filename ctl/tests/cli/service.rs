@@ -2,6 +2,7 @@
 //! survives a restart, refusals for names that ask for them.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -90,6 +91,20 @@ impl Service {
             .map(|content| serde_json::from_slice(&content).unwrap())
             .unwrap_or_default()
     }
+}
+
+/// Somebody who says the same to everybody, until the test ends.
+pub(crate) fn always(response: String) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 4_096]);
+            let _ = connection.write_all(format!("{response}\r\nconnection: close\r\n\r\n<html>").as_bytes());
+        }
+    });
+    address
 }
 
 pub(crate) type Answer = Result<Value, (u16, &'static str, &'static str)>;
