@@ -151,11 +151,10 @@ fn read(directory: &Path) -> anyhow::Result<String> {
 
 /// A line as scripts know it: passwords in quotes, everything else without where a shell reads it right.
 fn assignment(name: &str, value: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:@%+,=-".contains(letter);
-    let value = if name.ends_with("PASSWORD") || !value.chars().all(is_plain) {
+    let value = if name.ends_with("PASSWORD") {
         quote(value)
     } else {
-        value.to_owned()
+        shell_word(value)
     };
     format!("export {PREFIX}{name}={value}\n")
 }
@@ -200,7 +199,16 @@ fn lock(path: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// A word that a shell reads as exactly this text.
+/// A word that a shell reads as exactly this text, in quotes only where they are needed.
+pub(crate) fn shell_word(value: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:@%+,=-".contains(letter);
+    if !value.is_empty() && value.chars().all(is_plain) {
+        value.to_owned()
+    } else {
+        quote(value)
+    }
+}
+
 fn quote(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }

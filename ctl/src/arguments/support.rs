@@ -105,7 +105,7 @@ pub(crate) enum Support {
     DeleteDeveloper(Developer),
     /// List developers
     ListDevelopers(Listing),
-    /// Create a developer who may do everything in a tenant, and print what to send to that person
+    /// Create a developer who may do everything in a tenant, or in one project, and print what to send to that person
     InviteDeveloper(Invitation),
     #[command(flatten)]
     Permission(PermissionCommand),

@@ -6,7 +6,7 @@ use omgservers_protocol::developer::{Alias, CreateVersion, Stage};
 use omgservers_protocol::id::UserId;
 use omgservers_protocol::support::{
     CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateTenant, CreateTenantAlias, ListProjects,
-    ListStages,
+    ListStages, TenantPermission,
 };
 use omgservers_protocol::text::Text;
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::arguments::developer::Init;
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
 use crate::input;
+use crate::state::shell_word;
 
 const ROLE: Role = Role::Support;
 
@@ -28,7 +29,7 @@ pub(super) async fn run(context: &mut Context, init: Init) -> Result {
     provide_project(context, &tenant, &project).await?;
     let row = provide_stage(context, &tenant, &project, &stage).await?;
     let user = provide_developer(context).await?;
-    invite::grant_tenant(context, user, &tenant).await?;
+    invite::grant_tenant(context, user, &tenant, TenantPermission::ALL).await?;
     invite::grant_project(context, user, &tenant, &project).await?;
     invite::grant_stage(context, user, &tenant, &project, &stage).await?;
     context.state.set([
@@ -65,6 +66,7 @@ pub(super) async fn run(context: &mut Context, init: Init) -> Result {
             "  omgctl developer run ./my-server".to_owned(),
             "To deploy it:".to_owned(),
         ];
+        let [tenant, project, stage] = [&tenant, &project, &stage].map(|name| shell_word(name.as_str()));
         let created = version.map(|version| version.to_string());
         if created.is_none() {
             lines.push(format!(

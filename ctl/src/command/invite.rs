@@ -14,6 +14,7 @@ use super::init::{is_called, name_of};
 use crate::arguments::support::Invitation;
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
+use crate::state::shell_word;
 
 const ROLE: Role = Role::Support;
 
@@ -25,11 +26,16 @@ pub(super) async fn run(context: &mut Context, invitation: Invitation) -> Result
         name,
     } = invitation;
     let tenant = of.tenant;
+    // Whoever is asked for one project does not manage the others.
+    let on_tenant = match &project {
+        Some(_) => &[TenantPermission::TenantViewer][..],
+        None => TenantPermission::ALL,
+    };
     // Looked at first, so that a wrong name leaves no developer behind.
     let places = places(context, &tenant, project, stage).await?;
     let developer = context.send(ROLE, &CreateDeveloper {}).await?;
     let user = developer.user_id;
-    if let Err(failure) = equip(context, user, name.as_ref(), &tenant, &places).await {
+    if let Err(failure) = equip(context, user, name.as_ref(), &tenant, on_tenant, &places).await {
         match context.send(ROLE, &DeleteDeveloper { user_id: user }).await {
             Ok(_) => context
                 .output
@@ -42,12 +48,15 @@ pub(super) async fn run(context: &mut Context, invitation: Invitation) -> Result
     }
 
     let environment = context.state.get("ENVIRONMENT_NAME").unwrap_or("omgservers");
+    let address = context.address()?;
+    let login = name.map_or(user.to_string(), |name| name.to_string());
     let commands = [
-        format!("omgctl environment useEnvironment {environment} {}", context.address()?),
         format!(
-            "omgctl developer useCredentials {} -",
-            name.map_or(user.to_string(), |name| name.to_string())
+            "omgctl environment useEnvironment {} {}",
+            shell_word(environment),
+            shell_word(address)
         ),
+        format!("omgctl developer useCredentials {} -", shell_word(&login)),
     ];
     let value = json!({"user_id": user, "password": developer.password, "commands": commands});
     context.output.result(&value, |_| {
@@ -69,7 +78,19 @@ pub(super) async fn run(context: &mut Context, invitation: Invitation) -> Result
         "Send this to that person: the password is shown this once. Opened projects: {}, stages: {count}.",
         places.len()
     ));
+    if is_of_this_machine(address) {
+        context.output.warning(format_args!(
+            "{address} leads only to this machine; elsewhere the first command needs the address by which it is reached"
+        ));
+    }
     Ok(())
+}
+
+fn is_of_this_machine(address: &str) -> bool {
+    let host = reqwest::Url::parse(address).ok();
+    let host = host.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
+    let ip: Option<std::net::IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    host == "localhost" || host.ends_with(".localhost") || ip.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
 }
 
 /// Projects with their stages.
@@ -117,8 +138,15 @@ fn missing(kind: &str, name: &Text, parent: impl Display) -> Failure {
     )
 }
 
-/// Gives a new developer a name and every permission.
-async fn equip(context: &Context, user: UserId, name: Option<&Text>, tenant: &Text, places: &Places) -> Result {
+/// Gives a new developer a name, these permissions on the tenant and every one on the places.
+async fn equip(
+    context: &Context,
+    user: UserId,
+    name: Option<&Text>,
+    tenant: &Text,
+    on_tenant: &[TenantPermission],
+    places: &Places,
+) -> Result {
     if let Some(alias) = name {
         let call = CreateDeveloperAlias {
             user_id: user,
@@ -132,7 +160,7 @@ async fn equip(context: &Context, user: UserId, name: Option<&Text>, tenant: &Te
         false => Err(Failure::refused(format!("{place} gives no permissions: it is deleted"))),
     };
     check(
-        grant_tenant(context, user, tenant).await?,
+        grant_tenant(context, user, tenant, on_tenant).await?,
         &format_args!("tenant {tenant}"),
     )?;
     for (project, stages) in places {
@@ -150,18 +178,23 @@ async fn equip(context: &Context, user: UserId, name: Option<&Text>, tenant: &Te
     Ok(())
 }
 
-/// Grants everything on a tenant, and says whether all of it is new.
-pub(super) async fn grant_tenant(context: &Context, user_id: UserId, tenant: &Text) -> Result<bool> {
+/// Grants permissions on a tenant, and says whether all of them are new.
+pub(super) async fn grant_tenant(
+    context: &Context,
+    user_id: UserId,
+    tenant: &Text,
+    permissions: &[TenantPermission],
+) -> Result<bool> {
     let call = CreateTenantPermissions {
         tenant: tenant.clone(),
         user_id,
-        permissions_to_create: TenantPermission::ALL.to_vec(),
+        permissions_to_create: permissions.to_vec(),
     };
     let created = context.send(ROLE, &call).await?.created_permissions;
-    Ok(created.len() == TenantPermission::ALL.len())
+    Ok(created.len() == permissions.len())
 }
 
-/// Likewise on a project.
+/// Grants everything on a project, likewise.
 pub(super) async fn grant_project(context: &Context, user_id: UserId, tenant: &Text, project: &Text) -> Result<bool> {
     let call = CreateProjectPermissions {
         tenant: tenant.clone(),
@@ -190,4 +223,28 @@ pub(super) async fn grant_stage(
     };
     let created = context.send(ROLE, &call).await?.created_permissions;
     Ok(created.len() == StagePermission::ALL.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_no_use_to_others() {
+        for own in [
+            "http://localhost:8080",
+            "http://127.0.0.2",
+            "http://[::1]:8080",
+            "http://0.0.0.0:8080",
+        ] {
+            assert!(is_of_this_machine(own), "{own}");
+        }
+        for public in [
+            "https://games.test",
+            "http://10.0.0.7:8080",
+            "http://localhost.games.test",
+        ] {
+            assert!(!is_of_this_machine(public), "{public}");
+        }
+    }
 }

@@ -66,9 +66,37 @@ fn somebody_is_invited_with_everything_that_is_needed() {
         "
         support inviteDeveloper acme
         support inviteDeveloper acme --project hello --stage prod --name bob
+        ",
+    );
+    // Whoever works on one project does not manage the tenant.
+    assert_eq!(
+        setting.service.read()["create-tenant-permissions"],
+        serde_json::json!(["TENANT_VIEWER"])
+    );
+    transcript.run_all(
+        "
         support inviteDeveloper acme --output json
         support inviteDeveloper acme --stage prod
         ",
     );
     transcript.check("invite");
+}
+
+#[test]
+fn commands_that_are_told_can_be_typed_whatever_the_names_are() {
+    let setting = setting();
+    let folder = setting.folder.path();
+    run(folder, "support useCredentials support support");
+    let say = |words: &[&str]| {
+        let mut command = crate::run::omgctl(folder);
+        command.args(words);
+        crate::run::text(&crate::run::answer(command, "").stdout)
+    };
+    let said = say(&["developer", "init", "my studio", "it's a game"]);
+    assert!(
+        said.contains(r"omgctl developer createVersion 'my studio' 'it'\''s a game' version.json"),
+        "{said}"
+    );
+    let said = say(&["support", "inviteDeveloper", "my studio", "--name", "Ada L"]);
+    assert!(said.contains("omgctl developer useCredentials 'Ada L' -"), "{said}");
 }
