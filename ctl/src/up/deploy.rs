@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use omgservers_protocol::Call;
 use omgservers_protocol::config::{DeploymentConfig, VersionConfig};
 use omgservers_protocol::developer::{
     CreateImage, CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateToken, CreateVersion,
@@ -19,12 +18,14 @@ use omgservers_protocol::support::{
     self, CreateDeveloper, CreateTenant, CreateTenantAlias, CreateTenantPermissions, TenantPermission,
 };
 use omgservers_protocol::text::Text;
+use omgservers_protocol::{Call, admin};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::folder::{Developer, Folder, Secrets};
 use crate::client::{CallError, Client};
+use crate::context::Role;
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::output::Output;
@@ -120,13 +121,18 @@ pub(super) async fn deploy(
     url: &str,
     loaded: &LoadedGame,
     output: Output,
-) -> Result<Deployed> {
+) -> Result<Option<Deployed>> {
     let game = &loaded.game;
     let name = format!("{}/{}/{}", game.tenant, game.project, game.stage);
     let records_file = folder.path().join("deployments");
     let mut records = read_records(&records_file)?;
 
-    let installation = Installation::log_in(url, secrets).await?;
+    let Some(installation) = Installation::log_in(url, secrets).await? else {
+        output.warning(format_args!(
+            "support has another password by now, so {name} is not deployed; start again with --support-password PASSWORD"
+        ));
+        return Ok(None);
+    };
     installation.provide_tenant(&game.tenant).await?;
     let stage = installation.provide_stage(game).await?;
     let current = installation.current(game, records.get(&name)).await?;
@@ -157,11 +163,35 @@ pub(super) async fn deploy(
     if loaded.config.as_ref().is_none_or(|config| config.min_lobbies > 0) {
         installation.wait_for_lobby(&game.tenant, deployment, output).await?;
     }
-    Ok(Deployed {
+    Ok(Some(Deployed {
         name,
         version,
         deployment,
-    })
+    }))
+}
+
+/// Who can log in by the password that everybody knows.
+pub(super) async fn development_logins(url: &str, secrets: &Secrets) -> Vec<Role> {
+    let mut open = Vec::new();
+    for (role, password) in [(Role::Admin, &secrets.admin), (Role::Support, &secrets.support)] {
+        if password == role.name() && !is_refused(url, role).await {
+            open.push(role);
+        }
+    }
+    open
+}
+
+/// Whether the name of a role is no longer its password.
+async fn is_refused(url: &str, role: Role) -> bool {
+    let (Ok(client), Some(word)) = (Client::new(url), Text::new(role.name())) else {
+        return false;
+    };
+    let (user, password) = (word.clone(), word);
+    let answer = match role {
+        Role::Admin => client.send(&admin::CreateToken { user, password }).await,
+        _ => client.send(&support::CreateToken { user, password }).await,
+    };
+    answer.is_err_and(|cause| cause.status() == Some(401))
 }
 
 /// The way to the installation, as support and as the developer of the game.
@@ -172,13 +202,25 @@ struct Installation {
 }
 
 impl Installation {
-    async fn log_in(url: &str, secrets: &mut Secrets) -> Result<Self> {
+    /// `None` when support has another password.
+    async fn log_in(url: &str, secrets: &mut Secrets) -> Result<Option<Self>> {
         let client = Client::new(url).map_err(failed("reach the installation"))?;
+        let password = match &secrets.support_login {
+            Some(given) => given.clone(),
+            None => text(&secrets.support)?,
+        };
         let call = support::CreateToken {
             user: text("support")?,
-            password: text(&secrets.support)?,
+            password,
         };
-        let token = send(&client, &call).await.map_err(failed("log in as support"))?;
+        let token = match send(&client, &call).await {
+            Err(refused) if refused.status() == Some(401) => return Ok(None),
+            answer => answer.map_err(failed("log in as support"))?,
+        };
+        if let Some(given) = secrets.support_login.take() {
+            secrets.support = given.to_string();
+            secrets.store()?;
+        }
         let support = client.with_token(token.raw_token);
         // The stored developer is gone when the database was begun anew.
         let stored = match &secrets.developer {
@@ -206,11 +248,11 @@ impl Installation {
                 )
             }
         };
-        Ok(Self {
+        Ok(Some(Self {
             support,
             developer,
             user,
-        })
+        }))
     }
 
     async fn developer<C: Call>(&self, call: &C) -> Result<C::Reply> {

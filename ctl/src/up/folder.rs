@@ -123,6 +123,9 @@ pub(super) struct Secrets {
     /// Who deploys the game.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) developer: Option<Developer>,
+    /// Support's password, should it have been changed since.
+    #[serde(skip)]
+    pub(super) support_login: Option<Text>,
     #[serde(skip)]
     file: PathBuf,
 }
@@ -134,32 +137,38 @@ pub(super) struct Developer {
 }
 
 impl Secrets {
-    /// Those of the first start, or new ones.
-    pub(super) fn load(folder: &Folder, admin: Option<Text>, support: Option<Text>) -> Result<Self> {
+    /// Those of the first start, or new ones, which are not stored yet. Later on only whoever deploys a game logs in, as
+    /// support.
+    pub(super) fn load(folder: &Folder, admin: Option<Text>, support: Option<Text>, deploys: bool) -> Result<Self> {
         let file = folder.path().join("secrets");
         let secrets = match fs::read(&file) {
             Ok(content) => {
                 let broken = || format!("`{}` is broken", file.display());
                 let stored: Self = serde_json::from_slice(&content).with_context(broken)?;
-                for (role, given, stored) in [("admin", admin, &stored.admin), ("support", support, &stored.support)] {
-                    if given.is_some_and(|given| given.as_str() != stored) {
+                let admin = admin.filter(|given| given.as_str() != stored.admin);
+                let support = support.filter(|given| given.as_str() != stored.support);
+                for (role, refused) in [("admin", admin.is_some()), ("support", support.is_some() && !deploys)] {
+                    if refused {
                         let failure = Failure::refused(format!("the password of {role} was fixed at the first start"));
-                        return Err(failure.hint("leave it out, or begin anew after `omgctl down --wipe`"));
+                        return Err(failure.hint(format!(
+                            "leave it out; `omgctl {role} changePassword` changes it while this runs"
+                        )));
                     }
                 }
-                Self { file, ..stored }
-            }
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
-                let secrets = Self {
-                    admin: admin.map_or("admin".to_owned(), |given| given.to_string()),
-                    support: support.map_or("support".to_owned(), |given| given.to_string()),
-                    dispatcher: random(),
-                    developer: None,
+                Self {
                     file,
-                };
-                secrets.store()?;
-                secrets
+                    support_login: support,
+                    ..stored
+                }
             }
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Self {
+                admin: admin.map_or("admin".to_owned(), |given| given.to_string()),
+                support: support.map_or("support".to_owned(), |given| given.to_string()),
+                dispatcher: random(),
+                developer: None,
+                support_login: None,
+                file,
+            },
             Err(cause) => {
                 return Err(anyhow::Error::new(cause)
                     .context(format!("cannot read `{}`", file.display()))
@@ -173,11 +182,6 @@ impl Secrets {
         let content = serde_json::to_vec_pretty(self).context("secrets are plain data")?;
         write_private_file(&self.file, &content).with_context(|| format!("cannot write `{}`", self.file.display()))?;
         Ok(())
-    }
-
-    /// Whether somebody chose both passwords that open the door.
-    pub(super) fn chosen(&self) -> bool {
-        self.admin != "admin" && self.support != "support"
     }
 }
 

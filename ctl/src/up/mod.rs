@@ -19,6 +19,7 @@ use self::deploy::{Deployed, Game};
 pub(crate) use self::down::Down;
 use self::folder::{Folder, Secrets};
 use self::part::Supervised;
+use crate::context::Role;
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::output::Output;
@@ -53,7 +54,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "PASSWORD")]
     admin_password: Option<String>,
 
-    /// Password of the user support, likewise [default: support]
+    /// Password of the user support, likewise; later the one to deploy a game by, should it have changed [default: support]
     #[arg(long, value_name = "PASSWORD")]
     support_password: Option<String>,
 
@@ -141,10 +142,12 @@ pub(crate) async fn run(output: Output, up: Up) -> Result {
     let mut signals = Signals::listen()?;
     let folder = Folder::open(&up.data)?;
     folder.stop_leftovers(output).await;
-    let mut secrets = Secrets::load(&folder, admin_password, support_password)?;
+    let mut secrets = Secrets::load(&folder, admin_password, support_password, game.is_some())?;
     let host = host::choose(&up.host, folder.path()).await?;
     plan::check_ports(&up)?;
     let [service, dispatcher] = plan::parts(&up, &folder, &secrets, &host)?;
+    // From here on the database is told.
+    secrets.store()?;
 
     let mut running = Vec::new();
     let result = async {
@@ -161,12 +164,16 @@ pub(crate) async fn run(output: Output, up: Up) -> Result {
         let address = format!("http://localhost:{}", up.port);
         let deployed = match &game {
             Some(game) => tokio::select! {
-                deployed = deploy::deploy(&folder, &mut secrets, &address, game, output) => Some(deployed?),
+                deployed = deploy::deploy(&folder, &mut secrets, &address, game, output) => deployed?,
                 () = signals.next() => return Ok(()),
             },
             None => None,
         };
-        print_banner(output, &up, &folder, &secrets, &host, deployed.as_ref());
+        let open = tokio::select! {
+            open = deploy::development_logins(&address, &secrets) => open,
+            () = signals.next() => return Ok(()),
+        };
+        print_banner(output, &up, &folder, &open, &host, deployed.as_ref());
         signals.next().await;
         Ok(())
     }
@@ -185,7 +192,7 @@ fn print_banner(
     output: Output,
     up: &Up,
     folder: &Folder,
-    secrets: &Secrets,
+    open: &[Role],
     host: &host::Host,
     deployed: Option<&Deployed>,
 ) {
@@ -211,7 +218,7 @@ fn print_banner(
         }
         line("Host", host.to_string());
         line("Data", format!("{} (logs in logs/)", folder.path().display()));
-        if secrets.chosen() {
+        if open.len() < 2 {
             let here = format!("omgctl environment useEnvironment here {address}");
             line(
                 "Log in",
@@ -225,10 +232,12 @@ fn print_banner(
         lines.push("\nCtrl-C stops it, the data stay.".to_owned());
         lines.join("\n")
     });
-    if !secrets.chosen() {
+    if let [first, ..] = open {
+        let who: Vec<_> = open.iter().map(|role| role.name()).collect();
         output.warning(format_args!(
-            "admin and support have the passwords of development, and port {} is open on all addresses; \
-             --admin-password and --support-password choose others at the first start",
+            "{} can log in by the passwords of development, and port {} is open on all addresses; \
+             --admin-password and --support-password choose others at the first start, `omgctl {first} changePassword` later",
+            who.join(" and "),
             up.port
         ));
     }

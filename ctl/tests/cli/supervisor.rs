@@ -359,9 +359,62 @@ fn passwords_are_fixed_at_the_first_start() {
     let mut up = machine.up(&["--admin-password", "a-secret", "--support-password", "another"]);
     assert!(!up.stderr().contains("passwords of development"), "{}", up.stderr());
     up.stop("TERM");
-    let mut command = machine.command();
-    command.args(["--support-password", "changed"]);
-    let refused = answer(command, "");
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("fixed at the first start"));
+    for role in ["admin", "support"] {
+        let mut command = machine.command();
+        command.args([format!("--{role}-password").as_str(), "changed"]);
+        let refused = answer(command, "");
+        assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("fixed at the first start"));
+    }
     machine.up(&[]).stop("TERM");
+}
+
+#[test]
+fn a_start_that_comes_to_nothing_fixes_no_passwords() {
+    let machine = Machine::new();
+    let taken = TcpListener::bind(("127.0.0.1", machine.ports[1])).unwrap();
+    let mut command = machine.command();
+    command.args(["--support-password", "mistyped"]);
+    assert_eq!(answer(command, "").status.code(), Some(1));
+    drop(taken);
+    machine.up(&["--support-password", "right"]).stop("TERM");
+}
+
+#[test]
+fn passwords_that_were_changed_since_are_no_reason_to_stop() {
+    let machine = Machine::new();
+    let game = machine.path().join("game");
+    std::fs::create_dir(&game).unwrap();
+    std::fs::write(game.join("version.json"), r#"{"modes": []}"#).unwrap();
+    std::fs::write(game.join("image.tar"), "image").unwrap();
+    let first = machine.up(&[]);
+    let told = "warning: admin and support can log in by the passwords of development";
+    assert!(first.stderr().contains(told), "{}", first.stderr());
+    assert!(
+        first.stdout().contains("omgctl environment useLocal"),
+        "{}",
+        first.stdout()
+    );
+    drop(first);
+    let change = |world: &mut crate::service::World| {
+        world.insert("password support".to_owned(), serde_json::json!("changed"));
+    };
+    Service::new(machine.path()).change(change);
+    let up = machine.up(&["--deploy", "game"]);
+    assert!(
+        up.stderr()
+            .contains("demo/shooter/prod is not deployed; start again with --support-password"),
+        "{}",
+        up.stderr()
+    );
+    assert!(up.stderr().contains("warning: admin can log in by"), "{}", up.stderr());
+    assert!(!up.stdout().contains("useLocal"), "{}", up.stdout());
+    drop(up);
+    for more in [&["--support-password", "changed"][..], &[]] {
+        let up = machine.up(&[&["--deploy", "game"], more].concat());
+        assert!(
+            up.stdout().contains("demo/shooter/prod, version 400"),
+            "{}",
+            up.stderr()
+        );
+    }
 }
