@@ -272,7 +272,7 @@ impl Context {
             let status = cause.status();
             let failure = Failure::of_call(cause, role, C::ROUTE);
             match (status, role) {
-                (Some(401), Some(role)) => failure.hint(self.hint_to_log_in(role)),
+                (Some(401), Some(role)) if failure.hint.is_none() => failure.hint(self.hint_to_log_in(role)),
                 // The permission of its owner may be missing as well as a scope of the key.
                 (Some(403), Some(Role::Developer)) if self.acts_by_key() && failure.message.contains("scope") => {
                     failure.hint(failure::hint_for_key(C::ROUTE))

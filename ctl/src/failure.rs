@@ -20,6 +20,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// Of the service's answer, when that was the reason.
     pub(crate) status: Option<u16>,
+    pub(crate) qualifier: Option<Qualifier>,
 }
 
 impl Failure {
@@ -29,6 +30,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             status: None,
+            qualifier: None,
         }
     }
 
@@ -77,20 +79,22 @@ impl Failure {
                 return Self::silence(&error).hint(if is_plain { ADDRESS_HINT } else { START_HINT });
             }
         };
+        let hint = hint_for(status, qualifier, &message, role, route);
         let message = if message.is_empty() {
-            format!("the service answered {status} {}", name(qualifier))
+            format!("the service answered {status}")
         } else {
-            format!("{message} ({})", name(qualifier))
+            message
         };
         let failure = match status {
             502..=504 => Self::usage(message).hint(START_HINT),
             _ => Self {
-                hint: hint_for(status, qualifier, role, route),
+                hint,
                 ..Self::refused(message)
             },
         };
         Self {
             status: Some(status),
+            qualifier: Some(qualifier),
             ..failure
         }
     }
@@ -109,16 +113,32 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// As it is written on the wire.
-fn name(qualifier: Qualifier) -> String {
+pub(crate) fn name(qualifier: Qualifier) -> String {
     match serde_json::to_value(qualifier) {
         Ok(serde_json::Value::String(name)) => name,
         _ => format!("{qualifier:?}"),
     }
 }
 
-fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) -> Option<String> {
+fn hint_for(status: u16, qualifier: Qualifier, message: &str, role: Option<Role>, route: &str) -> Option<String> {
     let hint = match (status, qualifier, role) {
+        (404, Qualifier::ObjectNotFound, _) if message == "no such operation" => ADDRESS_HINT.to_owned(),
+        (401, Qualifier::UserNotFound, Some(role)) => {
+            format!("`omgctl {role} useCredentials USER PASSWORD` logs in as another one")
+        }
+        (401, Qualifier::WrongCredentials, Some(role))
+            if route.ends_with("change-password") && message.contains("password") =>
+        {
+            let lost = match role {
+                Role::Developer => "`omgctl support resetDeveloperPassword USER`",
+                Role::Admin | Role::Support => "`omgctl admin resetPassword USER`",
+            };
+            format!("the first word is the present password, the second the new one; a lost one is replaced by {lost}")
+        }
         (401, _, None) => "check user and password".to_owned(),
+        (403, Qualifier::PermissionNotFound, Some(role)) if message.contains("for the role") => {
+            format!("the stored login is not one of {role}; `omgctl {role} useCredentials USER PASSWORD` stores one")
+        }
         (403, Qualifier::PermissionNotFound, Some(Role::Developer)) => {
             let (permission, entity) = permission_for(route)?;
             let grant = match entity {
@@ -137,20 +157,15 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
             "`omgctl developer listVersions TENANT PROJECT` shows the versions of the stage's project".to_owned()
         }
         (403, _, Some(role)) => format!("is the stored token one of {role}? `omgctl {role} printCurrent` tells"),
+        (404, Qualifier::ObjectNotFound, None) if route.contains("/developer/") => {
+            "developers log in by their ids or the names that support gave them: `omgctl support listDevelopers` shows both"
+                .to_owned()
+        }
         (404, Qualifier::ObjectNotFound, None) => {
-            "admin and support are known by their names, developers by their ids or the names that support gave them"
-                .to_owned()
+            "admin and support log in by their names: `omgctl admin listUsers` shows everybody".to_owned()
         }
-        (404, Qualifier::ParentNotFound, _) => "what it should belong to is missing or deleted".to_owned(),
-        (404, _, Some(Role::Support)) => {
-            "`omgctl support listTenants --all` and `listProjects TENANT --all` show what is there".to_owned()
-        }
-        (404, _, Some(Role::Developer)) if route.ends_with("get-tenant-details") => {
-            "names and ids are both understood; support names a tenant by `omgctl support createTenantAlias`".to_owned()
-        }
-        (404, _, Some(Role::Developer)) => {
-            "`omgctl developer getTenantDetails TENANT` and `getProjectDetails TENANT PROJECT` show what is there"
-                .to_owned()
+        (404, Qualifier::ObjectNotFound | Qualifier::ParentNotFound, Some(role)) => {
+            format!("`omgctl {}` shows what is there", list_of(kind(message), role)?)
         }
         (409, Qualifier::WrongVersionState, _) => {
             "name one by `omgctl developer createImage TENANT PROJECT VERSION UNIVERSAL IMAGE`".to_owned()
@@ -159,6 +174,27 @@ fn hint_for(status: u16, qualifier: Qualifier, role: Option<Role>, route: &str) 
         _ => return None,
     };
     Some(hint)
+}
+
+/// What is missing, as in ``tenant `acme` not found``.
+fn kind(message: &str) -> &str {
+    message.split(' ').next().unwrap_or_default()
+}
+
+/// The command that shows what there is of a kind.
+fn list_of(kind: &str, role: Role) -> Option<String> {
+    Some(match kind {
+        "developer" | "user" if role == Role::Admin => "admin listUsers --all".to_owned(),
+        "developer" | "user" => "support listDevelopers --all".to_owned(),
+        "tenant" => format!("{role} listTenants --all"),
+        "project" => format!("{role} listProjects TENANT --all"),
+        "stage" => format!("{role} listStages TENANT PROJECT --all"),
+        "version" => "developer listVersions TENANT PROJECT --all".to_owned(),
+        "deployment" => "developer listDeployments TENANT PROJECT STAGE --all".to_owned(),
+        "lobby" => "developer listLobbies TENANT DEPLOYMENT --all".to_owned(),
+        "matchmaker" => "developer getDeploymentDetails TENANT DEPLOYMENT".to_owned(),
+        _ => return None,
+    })
 }
 
 /// What helps somebody whose key is not good for an operation.

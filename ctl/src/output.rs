@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use serde::Serialize;
 
 use crate::arguments::Format;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
@@ -48,8 +48,25 @@ impl Output {
         self.note(format_args!("{} {text}", label("warning:", "33")));
     }
 
+    /// For programs one line of JSON.
     pub(crate) fn failure(self, failure: &Failure) {
-        self.note(format_args!("{} {}", label("error:", "31"), failure.message));
+        if self.format == Format::Json {
+            return self.note(serde_json::json!({
+                "qualifier": failure.qualifier,
+                "message": failure.message,
+                "hint": failure.hint,
+                "status": failure.status,
+            }));
+        }
+        let qualifier = failure
+            .qualifier
+            .map(|qualifier| format!(" ({})", failure::name(qualifier)));
+        self.note(format_args!(
+            "{} {}{}",
+            label("error:", "31"),
+            failure.message,
+            qualifier.unwrap_or_default()
+        ));
         if let Some(hint) = &failure.hint {
             self.note(format_args!("{} {hint}", label("hint:", "36")));
         }

@@ -52,7 +52,13 @@ pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
             use_environment(context, "local", &url)?;
             for role in [Role::Admin, Role::Support] {
                 let word = || Text::new(role.to_string()).expect("the names of roles are short");
-                context.log_in(role, word(), word()).await?;
+                context.log_in(role, word(), word()).await.map_err(|failure| match failure.status {
+                    Some(401) => failure.hint(format!(
+                        "this tries the passwords of development, which {role} no longer has; the address is stored, so \
+                         `omgctl {role} useCredentials {role} -` logs in by another one"
+                    )),
+                    _ => failure,
+                })?;
             }
             print_environment(context, "local", &url);
             context.output.note("Logged in as admin and support.");

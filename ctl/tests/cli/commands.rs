@@ -104,7 +104,13 @@ fn json_is_the_reply_of_the_service_and_nothing_else_is_on_stdout() {
     transcript
         .run("developer getTenantDetails acme --output json")
         .run("developer deleteProject acme 999 --output json");
-    transcript.run("developer printCurrent --output json").check("json");
+    transcript
+        .run("developer printCurrent --output json")
+        .run("developer getTenantDetails missing --output json")
+        .run("admin printCurrent --output json")
+        .run("admin useCredentials admin wrong --output json")
+        .run("environment printVariable NOTHING --output json")
+        .check("json");
 }
 
 #[test]
@@ -117,12 +123,21 @@ fn refusals_say_what_helps() {
         .run("admin printCurrent");
     transcript
         .run("support useCredentials support wrong")
-        .run("support useCredentials nobody support");
+        .run("support useCredentials nobody support")
+        .run("developer useCredentials nobody password");
     run(setting.folder.path(), "support useCredentials support support");
     run(setting.folder.path(), "developer useCredentials 700 developer-password");
     transcript
         .run("support createTenantAlias 100 taken")
-        .run("developer getTenantDetails missing");
+        .run("developer getTenantDetails missing")
+        .run("support createProject missing")
+        .run("developer getProjectDetails 100 missing")
+        .run("developer getStageDetails 100 200 missing")
+        .run("developer getDeploymentConfig 100 999")
+        .run("developer deleteLobby 999")
+        .run("support changePassword wrong new");
+    run(setting.folder.path(), "admin useCredentials admin admin");
+    transcript.run("admin resetPassword nobody");
     transcript
         .run("developer getTenantDetails forbidden")
         .run("developer createStage 100 forbidden");
@@ -148,22 +163,31 @@ fn refusals_say_what_helps() {
     transcript
         .run("environment printVariable NOTHING")
         .run("get NOTHING")
-        .run("image pack --binary nowhere --tag game:dev --output game.tar")
-        .check("refusals");
+        .run("image pack --binary nowhere --tag game:dev --output game.tar");
+    let stored = setting.folder.path().join(".omgserversctl/environment");
+    let other = std::fs::read_to_string(&stored).unwrap() + "export OMGSERVERSCTL_SUPPORT_TOKEN=token.of.admin\n";
+    std::fs::write(&stored, other).unwrap();
+    transcript.run("support createTenant");
+    setting
+        .service
+        .change(|world| drop(world.insert("deleted".to_owned(), serde_json::json!(true))));
+    transcript.run("admin generateId").check("refusals");
 }
 
 #[test]
 fn the_installation_of_this_machine_is_used_with_one_command() {
     let folder = tempfile::tempdir().unwrap();
-    let port = Service::new(folder.path()).start().port();
+    let service = Service::new(folder.path());
+    let port = service.clone().start().port();
     let mut transcript = Transcript::new(folder.path()).replace(port.to_string(), "PORT");
     transcript
         .run(&format!("environment useLocal --port {port}"))
         .run("admin printCurrent")
         .run("admin generateId");
+    transcript.run("support printCurrent").run("support createTenant");
+    service.change(|world| drop(world.insert("password support".to_owned(), serde_json::json!("other"))));
     transcript
-        .run("support printCurrent")
-        .run("support createTenant")
+        .run(&format!("environment useLocal --port {port}"))
         .check("local");
 }
 

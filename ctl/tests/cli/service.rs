@@ -144,10 +144,20 @@ async fn answer(State(service): State<Service>, uri: Uri, headers: HeaderMap, bo
     } else if world.contains_key("expired") && area == "developer" {
         world.remove("expired");
         Err((401, "WRONG_CREDENTIALS", "the token has expired"))
+    } else if token
+        .as_ref()
+        .is_some_and(|token| token.starts_with("Bearer token.of.") && !accepted.contains(token))
+    {
+        let message = format!("this operation is for the role `{area}`");
+        Err((403, "PERMISSION_NOT_FOUND", &*message.leak()))
     } else if !token.as_ref().is_some_and(|token| accepted.contains(token)) {
         Err((401, "WRONG_CREDENTIALS", "the token is not valid"))
     } else if token.is_some_and(|token| token == KEY_FOR_NOTHING) {
         Err((403, "PERMISSION_NOT_FOUND", "the scope of the key is missing"))
+    } else if world.contains_key("deleted") {
+        Err((401, "USER_NOT_FOUND", "the user is deleted"))
+    } else if operation == "change-password" && call["password"] != password(&world, area) {
+        Err((401, "WRONG_CREDENTIALS", "the password is wrong"))
     } else if operation == "change-password" {
         world.insert(format!("password {area}"), call["new_password"].clone());
         Ok(json!({}))
@@ -182,15 +192,18 @@ fn log_in(world: &World, area: &str, call: &Value) -> Answer {
         "developer" => user == "700" || world.contains_key(&format!("developer {user}")),
         area => user == area,
     };
-    let password = match (world.get(&format!("password {area}")), area) {
+    match (known, call["password"] == password(world, area)) {
+        (true, true) => Ok(json!({"raw_token": format!("token.of.{area}")})),
+        (true, false) => Err((401, "WRONG_CREDENTIALS", "the password is wrong")),
+        (false, _) => Err((404, "OBJECT_NOT_FOUND", format!("user `{user}` not found").leak())),
+    }
+}
+
+fn password(world: &World, area: &str) -> Value {
+    match (world.get(&format!("password {area}")), area) {
         (Some(changed), _) => changed.clone(),
         (None, "developer") => json!("developer-password"),
         (None, area) => json!(area),
-    };
-    match (known, call["password"] == password) {
-        (true, true) => Ok(json!({"raw_token": format!("token.of.{area}")})),
-        (true, false) => Err((401, "WRONG_CREDENTIALS", "wrong password")),
-        (false, _) => Err((404, "OBJECT_NOT_FOUND", "there is no such user")),
     }
 }
 
@@ -211,7 +224,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             Some("away") => return Err((503, "INTERNAL_EXCEPTION_OCCURRED", "no instance of the service answers")),
             Some("poor") => return Err((403, "QUOTA_EXCEEDED", "the tenant may not have more runtimes")),
             Some(alias) if alias.parse::<i64>().is_err() && !world.contains_key(&format!("{name} {alias}")) => {
-                return Err((404, "OBJECT_NOT_FOUND", "there is nothing of that name"));
+                return Err((404, "OBJECT_NOT_FOUND", format!("{name} `{alias}` not found").leak()));
             }
             _ => {}
         }
@@ -247,7 +260,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             json!({"deleted_permissions": call["permissions_to_delete"]})
         }
         "list-projects" if call["tenant"] == "999" => {
-            return Err((404, "OBJECT_NOT_FOUND", "there is no such tenant"));
+            return Err((404, "OBJECT_NOT_FOUND", "tenant `999` not found"));
         }
         "create-project" => {
             world.insert("made".to_owned(), json!(["300"]));
@@ -320,6 +333,13 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             "venues": [
                 {"id": "600", "qualifier": "LOBBY", "mode": null, "state": "OPEN", "runtime_id": "1", "players": 2, "reason": null, "created": CREATED},
                 {"id": "601", "qualifier": "MATCH", "mode": "duel", "state": "PENDING", "runtime_id": "2", "players": 0, "reason": "no host has room", "created": CREATED}]}}),
+        "get-deployment-config" if call["deployment_id"] == "999" => {
+            return Err((404, "OBJECT_NOT_FOUND", "deployment `999` not found"));
+        }
+        "delete-lobby" if call["lobby_id"] == "999" => return Err((404, "OBJECT_NOT_FOUND", "lobby `999` not found")),
+        "reset-password" if call["user"] == "nobody" => {
+            return Err((404, "OBJECT_NOT_FOUND", "user `nobody` not found"));
+        }
         operation if operation.starts_with("delete-") => {
             let gone = ["tenant", "id"]
                 .iter()
