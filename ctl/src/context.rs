@@ -5,7 +5,7 @@ use std::path::Path;
 
 use omgservers_protocol::call::{Deleted, Page, Paging, RawToken};
 use omgservers_protocol::text::Text;
-use omgservers_protocol::{Call, admin, developer, support};
+use omgservers_protocol::{Call, Qualifier, admin, developer, support};
 use serde::Serialize;
 
 use crate::arguments::Listing;
@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::table::Row;
 
 /// How keys of programs begin.
-const KEY_PREFIX: &str = "omgk.";
+pub(crate) const KEY_PREFIX: &str = "omgk.";
 
 /// As whom a command speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Context {
 
     /// Asks, and tells people the reply by a sentence.
     pub(crate) async fn tell<C: Call>(
-        &self,
+        &mut self,
         role: Role,
         call: &C,
         sentence: impl FnOnce(&C::Reply) -> String,
@@ -141,7 +141,7 @@ impl Context {
 
     /// Everything from a page on.
     pub(crate) async fn collect<C, R>(
-        &self,
+        &mut self,
         role: Role,
         mut paging: Paging,
         call: impl Fn(Paging) -> C,
@@ -162,8 +162,46 @@ impl Context {
     }
 
     /// Asks as somebody who logged in before.
-    pub(crate) async fn send<C: Call>(&self, role: Role, call: &C) -> Result<C::Reply> {
-        self.exchange(&self.client_of(role)?, Some(role), call).await
+    pub(crate) async fn send<C: Call>(&mut self, role: Role, call: &C) -> Result<C::Reply> {
+        self.send_by(role, call, async |client| client.send(call).await).await
+    }
+
+    /// Asks in a way of its own. A token that has expired is replaced once, where user and password are known.
+    pub(crate) async fn send_by<C: Call>(
+        &mut self,
+        role: Role,
+        call: &C,
+        ask: impl AsyncFn(&Client) -> std::result::Result<C::Reply, CallError>,
+    ) -> Result<C::Reply> {
+        let client = self.client_of(role)?;
+        let answer = self.settle(&client, Some(role), call, ask(&client).await);
+        match answer {
+            Err(refused) if self.may_log_in_again(role, &refused, C::ROUTE) => {
+                if let Err(failure) = self.log_in_again(role).await {
+                    return Err(match failure.status {
+                        Some(401 | 404) => refused.hint(format!(
+                            "neither the stored token nor the stored password is accepted any more; \
+                             `omgctl {role} useCredentials USER PASSWORD` logs in again"
+                        )),
+                        _ => refused,
+                    });
+                }
+                let client = self.client_of(role)?;
+                self.settle(&client, Some(role), call, ask(&client).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether it is the token that was refused: a deleted user has another qualifier, a wrong present password comes
+    /// from a change of it, and whoever acts by a key has chosen not to act by password.
+    fn may_log_in_again(&self, role: Role, refused: &Failure, route: &str) -> bool {
+        refused.status == Some(401)
+            && refused.qualifier == Some(Qualifier::WrongCredentials)
+            && !route.ends_with("change-password")
+            && !(role == Role::Developer && self.acts_by_key())
+            && self.stored(role, "USER").is_some()
+            && self.stored(role, "PASSWORD").is_some()
     }
 
     /// The way to the installation as somebody who logged in before.
@@ -181,9 +219,33 @@ impl Context {
 
     /// Logs in and remembers it.
     pub(crate) async fn log_in(&mut self, role: Role, user: Text, password: Text) -> Result<RawToken> {
+        let token = self.token_for(role, &user, &password).await?;
+        self.remember(role, &user, &password, &token)?;
+        Ok(token)
+    }
+
+    /// Logs in as somebody of this role and remembers it; whoever has another role is not remembered.
+    pub(crate) async fn log_in_as(&mut self, role: Role, user: Text, password: Text) -> Result<RawToken> {
+        let token = self.token_for(role, &user, &password).await?;
+        let client = self.client()?.with_token(&token.raw_token);
+        // Every password opens the door of every role; what is behind it opens to the right one only.
+        let answer = match role {
+            Role::Admin => self.exchange(&client, Some(role), &admin::RenewToken {}).await,
+            Role::Support => self.exchange(&client, Some(role), &support::RenewToken {}).await,
+            Role::Developer => self.exchange(&client, Some(role), &developer::RenewToken {}).await,
+        };
+        if answer.is_err_and(|refused| refused.status == Some(403)) {
+            let failure = Failure::refused(format!("{user} is known there, but not as {role}"));
+            return Err(failure.hint("`omgctl admin listUsers` tells everybody's role"));
+        }
+        self.remember(role, &user, &password, &token)?;
+        Ok(token)
+    }
+
+    async fn token_for(&self, role: Role, user: &Text, password: &Text) -> Result<RawToken> {
         let client = self.client()?;
-        let credentials = [("USER", user.to_string()), ("PASSWORD", password.to_string())];
-        let token = match role {
+        let (user, password) = (user.clone(), password.clone());
+        match role {
             Role::Admin => {
                 let call = admin::CreateToken { user, password };
                 self.exchange(&client, None, &call).await
@@ -199,10 +261,18 @@ impl Context {
                 };
                 self.exchange(&client, None, &call).await
             }
-        }?;
-        self.store(role, credentials)?;
-        self.store(role, [("TOKEN", token.raw_token.clone())])?;
-        Ok(token)
+        }
+    }
+
+    fn remember(&mut self, role: Role, user: &Text, password: &Text, token: &RawToken) -> Result {
+        self.store(
+            role,
+            [
+                ("USER", user.to_string()),
+                ("PASSWORD", password.to_string()),
+                ("TOKEN", token.raw_token.clone()),
+            ],
+        )
     }
 
     /// Logs in with what is remembered.
@@ -227,16 +297,19 @@ impl Context {
 
     /// Who is remembered, and whether there is a token.
     pub(crate) fn print_current(&self, role: Role) -> Result {
-        let Some(user) = self.state.get(&role.variable("USER")) else {
-            return Err(nobody(role));
+        let user = match self.state.get(&role.variable("USER")) {
+            Some(user) => user,
+            None if role == Role::Developer && self.acts_by_key() => "whoever made the key",
+            None => return Err(nobody(role)),
         };
         let token = self.state.get(&role.variable("TOKEN")).is_some();
-        let value = serde_json::json!({"user": user, "token": token});
+        let key = role == Role::Developer && self.acts_by_key();
+        let value = serde_json::json!({"user": user, "token": token, "api_key": key});
         self.output.result(&value, |_| {
-            let token = if token {
-                "a token is stored"
-            } else {
-                "no token is stored"
+            let token = match (token, key) {
+                (_, true) => "a key is used instead of the password",
+                (true, false) => "a token is stored",
+                (false, false) => "no token is stored",
             };
             format!("The current {role} is {user}; {token}.")
         });
@@ -290,9 +363,8 @@ impl Context {
     /// What helps somebody whose token is refused.
     fn hint_to_log_in(&self, role: Role) -> String {
         let token = self.state.get(&role.variable("TOKEN")).unwrap_or_default();
-        // A token has three parts; a key has not.
-        if role == Role::Developer && token.split('.').count() != 3 && !token.is_empty() {
-            "if it is a key, it has expired or was deleted: `omgctl developer useApiKey KEY` stores another one; \
+        if role == Role::Developer && token.starts_with(KEY_PREFIX) {
+            "the key has expired or was deleted: `omgctl developer useApiKey KEY` stores another one; \
              `omgctl developer createToken` goes back to user and password"
                 .to_owned()
         } else if self.stored(role, "USER").is_some() && self.stored(role, "PASSWORD").is_some() {

@@ -133,7 +133,7 @@ pub(crate) enum Command {
     Down(WithFormat<Down>),
     /// Print one stored value and nothing else, as environment printVariable does
     Get {
-        /// Such as TENANT or DEVELOPER_TOKEN
+        /// Such as TENANT or DEVELOPER_TOKEN; tenant and tenant_id mean the same
         variable: String,
     },
     /// Print the requests made so far, without secrets

@@ -29,7 +29,7 @@ pub(crate) enum Support {
     DeleteTenant(Tenant),
     /// List tenants
     ListTenants(Listing),
-    /// Limit what a tenant may have at a time; what is not given is not limited
+    /// Limit what a tenant may have at a time; the limit of what is not given is lifted
     SetTenantQuotas {
         #[command(flatten)]
         of: Tenant,
@@ -139,6 +139,7 @@ pub(crate) struct Developer {
 }
 
 #[derive(Args)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Limits {
     /// Lobbies and matches that run
     #[arg(long)]
@@ -152,6 +153,9 @@ pub(crate) struct Limits {
     /// Players who are connected
     #[arg(long)]
     players: Option<u32>,
+    /// Lift all limits
+    #[arg(long, conflicts_with_all = ["runtimes", "cpu", "memory", "players"])]
+    unlimited: bool,
 }
 
 impl From<Limits> for Quotas {
@@ -161,6 +165,7 @@ impl From<Limits> for Quotas {
             cpu,
             memory,
             players,
+            unlimited: _,
         } = limits;
         Self {
             runtimes,

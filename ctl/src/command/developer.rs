@@ -1,5 +1,6 @@
 //! What a developer does: projects, stages, versions, images, deployments.
 
+use bytes::Bytes;
 use omgservers_protocol::config::DeploymentConfig;
 use omgservers_protocol::developer::{
     CreateApiKey, CreateImage, CreateLobbyRequest, CreateMatchmakerRequest, CreateProject, CreateProjectAlias,
@@ -20,7 +21,7 @@ use crate::arguments::developer::{
     self, DeploymentCommand, Developer, KeyCommand, ProjectCommand, StageCommand, VersionCommand,
 };
 use crate::arguments::{Deployment, Project, Stage, Tenant, Version};
-use crate::context::{Context, Role};
+use crate::context::{Context, KEY_PREFIX, Role};
 use crate::failure::{Failure, Result};
 use crate::{input, local_run, upload};
 
@@ -52,6 +53,10 @@ async fn run_key(context: &mut Context, command: KeyCommand) -> Result {
         KeyCommand::CreateApiKey(key) => create_api_key(context, key).await,
         KeyCommand::UseApiKey { key } => {
             let key = input::secret(&key)?;
+            if !key.as_str().starts_with(KEY_PREFIX) {
+                let failure = Failure::usage(format!("that is not a key: keys begin with `{KEY_PREFIX}`"));
+                return Err(failure.hint("`omgctl developer createApiKey` makes one and shows it once"));
+            }
             context.store(ROLE, [("TOKEN", key.as_str().to_owned())])?;
             context
                 .output
@@ -181,10 +186,9 @@ async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
                 tenant: of.tenant,
                 version_id: of.version,
             };
-            let archive = upload::pack(&files_directory_path, context.state.directory())?;
-            let client = context.client_of(ROLE)?;
-            let answer = upload::send(&client, &call, archive).await;
-            let uploaded = context.settle(&client, Some(ROLE), &call, answer)?;
+            let archive = Bytes::from(upload::pack(&files_directory_path, context.state.directory())?);
+            let send = async |client: &_| upload::send(client, &call, archive.clone()).await;
+            let uploaded = context.send_by(ROLE, &call, send).await?;
             context.print(&uploaded)
         }
         VersionCommand::ListFilesArchives { of, listing } => {
@@ -325,7 +329,7 @@ async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Re
     }
 }
 
-async fn create_api_key(context: &Context, key: developer::CreateApiKey) -> Result {
+async fn create_api_key(context: &mut Context, key: developer::CreateApiKey) -> Result {
     let in_days = || {
         let expires = OffsetDateTime::now_utc() + Duration::days(key.days.into());
         let expires = expires.replace_nanosecond(0).unwrap_or(expires);
@@ -355,7 +359,7 @@ async fn create_api_key(context: &Context, key: developer::CreateApiKey) -> Resu
     Ok(())
 }
 
-async fn maintain(context: &Context, of: Stage, message: Option<String>) -> Result {
+async fn maintain(context: &mut Context, of: Stage, message: Option<String>) -> Result {
     let sentence = match &message {
         Some(_) => format!("Stage {} is closed for new players.", of.stage),
         None => format!("Stage {} is open.", of.stage),

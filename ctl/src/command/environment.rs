@@ -67,10 +67,17 @@ pub(crate) async fn run(context: &mut Context, command: Environment) -> Result {
     Ok(())
 }
 
-/// A value and nothing else: scripts build on it.
+/// A value and nothing else: scripts build on it. Small letters are understood, and names such as `tenant_id`.
 pub(crate) fn print_variable(context: &Context, variable: &str) -> Result {
     let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
-    let value = context.state.get(name).ok_or_else(|| {
+    let state = &context.state;
+    let upper = name.to_uppercase();
+    let meant = match upper.as_str() {
+        "DEVELOPER" | "USER" | "USER_ID" => "DEVELOPER_USER",
+        upper => upper.strip_suffix("_ID").unwrap_or(upper),
+    };
+    let value = state.get(name).or(state.get(&upper)).or(state.get(meant));
+    let value = value.ok_or_else(|| {
         let failure = Failure::refused(format!("there is no variable `{name}`"));
         failure.hint("`omgctl environment printCurrent` shows what is stored")
     })?;

@@ -83,7 +83,7 @@ pub(super) async fn run(context: &mut Context, init: Init) -> Result {
     Ok(())
 }
 
-async fn provide_tenant(context: &Context, tenant: &Text) -> Result {
+async fn provide_tenant(context: &mut Context, tenant: &Text) -> Result {
     let call = ListProjects {
         tenant: tenant.clone(),
         paging: Default::default(),
@@ -104,7 +104,7 @@ async fn provide_tenant(context: &Context, tenant: &Text) -> Result {
     Ok(())
 }
 
-async fn provide_project(context: &Context, tenant: &Text, project: &Text) -> Result {
+async fn provide_project(context: &mut Context, tenant: &Text, project: &Text) -> Result {
     let call = |paging| ListProjects {
         tenant: tenant.clone(),
         paging,
@@ -128,7 +128,7 @@ async fn provide_project(context: &Context, tenant: &Text, project: &Text) -> Re
 }
 
 /// The stage of that name; else the first one without a name gets it; else a new one.
-async fn provide_stage(context: &Context, tenant: &Text, project: &Text, stage: &Text) -> Result<Stage> {
+async fn provide_stage(context: &mut Context, tenant: &Text, project: &Text, stage: &Text) -> Result<Stage> {
     let list = |paging| ListStages {
         tenant: tenant.clone(),
         project: project.clone(),

@@ -98,7 +98,7 @@ type Places = [(Text, Vec<Text>)];
 
 /// The given project and stage, or all that there are.
 async fn places(
-    context: &Context,
+    context: &mut Context,
     tenant: &Text,
     project: Option<Text>,
     stage: Option<Text>,
@@ -140,7 +140,7 @@ fn missing(kind: &str, name: &Text, parent: impl Display) -> Failure {
 
 /// Gives a new developer a name, these permissions on the tenant and every one on the places.
 async fn equip(
-    context: &Context,
+    context: &mut Context,
     user: UserId,
     name: Option<&Text>,
     tenant: &Text,
@@ -180,7 +180,7 @@ async fn equip(
 
 /// Grants permissions on a tenant, and says whether all of them are new.
 pub(super) async fn grant_tenant(
-    context: &Context,
+    context: &mut Context,
     user_id: UserId,
     tenant: &Text,
     permissions: &[TenantPermission],
@@ -195,7 +195,12 @@ pub(super) async fn grant_tenant(
 }
 
 /// Grants everything on a project, likewise.
-pub(super) async fn grant_project(context: &Context, user_id: UserId, tenant: &Text, project: &Text) -> Result<bool> {
+pub(super) async fn grant_project(
+    context: &mut Context,
+    user_id: UserId,
+    tenant: &Text,
+    project: &Text,
+) -> Result<bool> {
     let call = CreateProjectPermissions {
         tenant: tenant.clone(),
         project: project.clone(),
@@ -208,7 +213,7 @@ pub(super) async fn grant_project(context: &Context, user_id: UserId, tenant: &T
 
 /// Likewise on a stage.
 pub(super) async fn grant_stage(
-    context: &Context,
+    context: &mut Context,
     user_id: UserId,
     tenant: &Text,
     project: &Text,

@@ -12,7 +12,7 @@ pub(super) async fn run(context: &mut Context, role: Role, command: Login) -> Re
     match command {
         Login::UseCredentials { user, password } => {
             let password = input::password(&password)?;
-            let token = context.log_in(role, user, password).await?;
+            let token = context.log_in_as(role, user, password).await?;
             print(context, role, &token);
         }
         Login::PrintCurrent => context.print_current(role)?,
@@ -50,7 +50,7 @@ fn print(context: &Context, role: Role, token: &RawToken) {
     context.output.result(token, |_| format!("Logged in as {role}."));
 }
 
-async fn renew(context: &Context, role: Role) -> Result<RawToken> {
+async fn renew(context: &mut Context, role: Role) -> Result<RawToken> {
     match role {
         Role::Admin => context.send(role, &admin::RenewToken {}).await,
         Role::Support => context.send(role, &support::RenewToken {}).await,
@@ -58,7 +58,7 @@ async fn renew(context: &Context, role: Role) -> Result<RawToken> {
     }
 }
 
-async fn change_password(context: &Context, role: Role, change: PasswordChange) -> Result<Empty> {
+async fn change_password(context: &mut Context, role: Role, change: PasswordChange) -> Result<Empty> {
     match role {
         Role::Admin => context.send(role, &admin::ChangePassword(change)).await,
         Role::Support => context.send(role, &support::ChangePassword(change)).await,

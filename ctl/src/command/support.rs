@@ -19,6 +19,7 @@ use crate::arguments::support::{PermissionCommand, Support};
 use crate::arguments::{Project, Stage, Tenant};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
+use crate::state::shell_word;
 
 const ROLE: Role = Role::Support;
 
@@ -38,12 +39,12 @@ pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
         }
         Support::ListTenants(listing) => context.list(ROLE, &listing, |paging| ListTenants { paging }).await,
         Support::SetTenantQuotas { of, quotas } => {
-            let sentence = format!("The quotas of tenant {} are set.", of.tenant);
             let call = SetTenantQuotas {
-                tenant: of.tenant,
+                tenant: of.tenant.clone(),
                 quotas: quotas.into(),
             };
-            context.tell(ROLE, &call, |_| sentence).await
+            context.send(ROLE, &call).await?;
+            context.ask(ROLE, &GetTenantQuotas { tenant: of.tenant }).await
         }
         Support::GetTenantQuotas(Tenant { tenant }) => context.ask(ROLE, &GetTenantQuotas { tenant }).await,
         Support::ListUsage { of, listing } => {
@@ -238,7 +239,7 @@ fn changed<'a>(
 }
 
 /// The service knows developers by their ids only, people know them by their names too.
-pub(super) async fn id_of(context: &Context, user: &Text) -> Result<UserId> {
+pub(super) async fn id_of(context: &mut Context, user: &Text) -> Result<UserId> {
     if let Some(id) = user.as_id() {
         return Ok(UserId(id));
     }
@@ -277,6 +278,7 @@ pub(super) async fn provide_developer(context: &mut Context) -> Result<CreatedUs
 }
 
 async fn create_developer(context: &mut Context) -> Result {
+    let before = context.stored(Role::Developer, "USER");
     let developer = provide_developer(context).await?;
     context.output.result(&developer, |developer| {
         format!(
@@ -287,5 +289,11 @@ async fn create_developer(context: &mut Context) -> Result {
     context
         .output
         .note("The password is shown this once. Logged in as that developer.");
+    if let Some(before) = before.filter(|before| before.as_str() != developer.user_id.to_string()) {
+        context.output.warning(format_args!(
+            "this replaces the stored login of developer {before}: `omgctl developer useCredentials {} -` goes back to it",
+            shell_word(before.as_str())
+        ));
+    }
     Ok(())
 }

@@ -144,7 +144,7 @@ fn find(program: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-async fn start(context: &Context, stage: &Stage) -> Result<LocalRunId> {
+async fn start(context: &mut Context, stage: &Stage) -> Result<LocalRunId> {
     let call = StartLocalRun {
         tenant: stage.tenant.clone(),
         project: stage.project.clone(),
@@ -154,7 +154,7 @@ async fn start(context: &Context, stage: &Stage) -> Result<LocalRunId> {
 }
 
 /// Deploys a version that runs here, if a config was given or nothing is deployed.
-async fn provide_deployment(context: &Context, stage: &Stage, config: Option<VersionConfig>) -> Result {
+async fn provide_deployment(context: &mut Context, stage: &Stage, config: Option<VersionConfig>) -> Result {
     let Stage { tenant, project, stage } = stage;
     let call = GetStageDetails {
         tenant: tenant.clone(),
@@ -303,15 +303,9 @@ impl Session<'_> {
     }
 
     async fn start_again(&mut self) -> Result {
-        let started = match start(self.context, &self.stage).await {
-            // The token may expire at any moment, this one too.
-            Err(refused) if refused.status == Some(401) => {
-                self.log_in_again().await?;
-                start(self.context, &self.stage).await
-            }
-            started => started,
-        };
-        self.run_id = started?;
+        self.run_id = start(self.context, &self.stage).await?;
+        // The token may have been replaced for it.
+        self.client = self.context.client_of(ROLE)?;
         Ok(())
     }
 

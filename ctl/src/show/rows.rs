@@ -44,6 +44,7 @@ rows! {
         "MODE" = or_nothing(&row.mode),
         "STATE" = row.state,
         "PLAYERS" = row.players,
+        "RUNTIME" = row.runtime_id,
         "CREATED" = row.created,
         "REASON" = or_nothing(&row.reason),
     }

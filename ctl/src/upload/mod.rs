@@ -40,7 +40,7 @@ pub(crate) fn pack(folder: &Path, state: &Path) -> Result<Vec<u8>> {
 pub(crate) async fn send(
     client: &Client,
     call: &UploadFilesArchive,
-    archive: Vec<u8>,
+    archive: Bytes,
 ) -> std::result::Result<UploadedFilesArchive, CallError> {
     let bytes = archive.len() as u64;
     // It draws on stderr, and only where that is a terminal.
@@ -48,7 +48,6 @@ pub(crate) async fn send(
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}") {
         bar.set_style(style);
     }
-    let archive = Bytes::from(archive);
     let moving = bar.clone();
     let chunks = (0..archive.len()).step_by(CHUNK_BYTES).map(move |at| {
         let chunk = archive.slice(at..archive.len().min(at + CHUNK_BYTES));

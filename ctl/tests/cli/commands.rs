@@ -221,7 +221,7 @@ fn a_password_from_stdin_is_neither_an_argument_nor_in_the_log() {
     command.args(["developer", "useCredentials", "700", "-"]);
     let answer = answer(command, "developer-password\n");
     assert!(answer.status.success(), "{}", text(&answer.stderr));
-    assert_eq!(service.calls(), ["developer create-token"]);
+    assert_eq!(service.calls(), ["developer create-token", "developer renew-token"]);
     let log = run(folder.path(), "logs");
     assert!(
         log.contains("developer/request/create-token") && log.contains(r#""user_id":"700""#),
@@ -245,6 +245,16 @@ fn scripts_read_bare_values_and_the_stored_file_wins_over_the_environment() {
         run(folder.path(), "environment printVariable OMGSERVERSCTL_TENANT"),
         "100"
     );
+    for name in ["tenant", "tenant_id", "TENANT_ID"] {
+        assert_eq!(run(folder.path(), &format!("get {name}")), "100");
+    }
+    run(folder.path(), "developer useCredentials 700 developer-password");
+    for name in ["developer", "user_id", "developer_user"] {
+        assert_eq!(run(folder.path(), &format!("get {name}")), "700");
+    }
+    run(folder.path(), "admin useCredentials admin admin");
+    run(folder.path(), "admin generateId");
+    assert_eq!(run(folder.path(), "get generated_id"), "790000000000000001");
     let print = |name: &str| {
         let mut command = omgctl(folder.path());
         command.env("OMGSERVERSCTL_TENANT", "1").env("OMGSERVERSCTL_STAGE", "2");

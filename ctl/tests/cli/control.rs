@@ -1,6 +1,7 @@
 //! The whole control plane, command by command.
 
 use crate::commands::{run, setting};
+use crate::replies;
 
 #[test]
 fn an_admin_looks_after_the_installation() {
@@ -48,6 +49,8 @@ fn support_looks_after_tenants_and_developers() {
         support createTenantAlias 100 acme
         support listTenants
         support setTenantQuotas acme --runtimes 10 --memory 4096
+        support setTenantQuotas acme
+        support setTenantQuotas acme --unlimited
         support getTenantQuotas acme
         support listUsage acme
         support createProject acme
@@ -58,6 +61,8 @@ fn support_looks_after_tenants_and_developers() {
         support listStages acme game
         support createDeveloper
         support createDeveloperAlias 700 alice
+        developer useCredentials alice developer-password
+        support createDeveloper
         support resetDeveloperPassword 700
         support listDevelopers
         support createTenantPermission acme 700 PROJECT_MANAGER TENANT_VIEWER
@@ -144,7 +149,7 @@ fn a_developer_looks_after_games() {
     transcript.run_with_input("developer createVersion 100 200 --from -", r#"{"modes": []}"#);
     transcript.check("developer");
     let log = run(&folder, "logs");
-    for secret in ["two\\nlines", "developer-password", "key-of-developer", "token.of"] {
+    for secret in ["two\\nlines", "developer-password", replies::KEY, "token.of"] {
         assert!(!log.contains(secret), "{secret} is in the log");
     }
     assert!(log.contains(r#""value":"hello""#), "what is no secret can be read");
@@ -162,11 +167,17 @@ fn keys_and_names_are_ways_to_log_in() {
         developer useCredentials alice developer-password
         developer printCurrent
         developer useApiKey wrong-key
+        developer useApiKey omgk.700.900.wrong
         developer listTenants
         developer createToken
+        support useCredentials admin admin
+        developer useCredentials support support
+        admin useCredentials 700 developer-password
+        developer printCurrent
         ",
     );
-    transcript.run_with_input("developer useApiKey -", "key-of-developer\n");
+    transcript.run_with_input("developer useApiKey -", &format!("{}\n", replies::KEY));
+    transcript.run("developer printCurrent");
     transcript.run("developer listTenants --page-size 1");
     service.change(|world| drop(world.insert("expired".to_owned(), serde_json::json!(true))));
     transcript.run("developer renewToken");
@@ -199,4 +210,47 @@ fn a_list_is_read_page_by_page_or_as_a_whole() {
         6
     );
     setting.transcript.check("lists");
+}
+
+#[test]
+fn an_expired_token_is_replaced_once() {
+    let setting = setting();
+    let folder = setting.folder.path();
+    run(folder, "developer useCredentials 700 developer-password");
+    std::fs::write(folder.join("main.lua"), "").unwrap();
+    let calls = |when: &str, face: &str, line: &str| {
+        let seen = setting.service.calls().len();
+        setting
+            .service
+            .change(|world| drop(world.insert("expired".to_owned(), serde_json::json!(when))));
+        let mut command = crate::run::omgctl(folder);
+        std::os::unix::process::CommandExt::arg0(&mut command, face);
+        command.args(line.split_whitespace());
+        let is_done = crate::run::answer(command, "").status.success();
+        (
+            is_done,
+            setting.service.calls()[seen..].join(", ").replace("developer ", ""),
+        )
+    };
+    let check = |when: &str, face: &str, line: &str, done: bool, expected: &str| {
+        assert_eq!(calls(when, face, line), (done, expected.to_owned()), "{face} {line}");
+    };
+    let list = "developer listTenants";
+    check("once", "omgctl", list, true, "list-tenants, create-token, list-tenants");
+    check(
+        "always",
+        "omgctl",
+        list,
+        false,
+        "list-tenants, create-token, list-tenants",
+    );
+    let upload = "developer uploadFilesArchive 100 400 .";
+    let twice = "upload-files-archive, create-token, upload-files-archive";
+    check("once", "omgctl", upload, true, twice);
+    let change = "developer changePassword developer-password new";
+    check("once", "omgctl", change, false, "change-password");
+    let old = "developer getTenantDetails 100";
+    check("once", "omgserversctl", old, false, "get-tenant-details");
+    run(folder, &format!("developer useApiKey {}", replies::KEY));
+    check("once", "omgctl", list, false, "list-tenants");
 }

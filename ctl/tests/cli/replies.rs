@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// A key of a developer.
+pub(crate) const KEY: &str = "omgk.700.900.secret";
+
 pub(crate) const CREATED: &str = "2025-01-23T10:20:30Z";
 
 /// A page of these, as the call asks for it. The token is the number of rows before.
@@ -108,7 +111,7 @@ fn other(operation: &str, call: &Value) -> Option<Value> {
             "quotas": {"runtimes": 10, "cpu": null, "memory": 4096, "players": null},
             "in_use": {"runtimes": 3, "cpu": 300, "memory": 1536, "players": 12}}),
         "set-tenant-quotas" | "create-lobby-request" | "create-matchmaker-request" => json!({}),
-        "create-api-key" => json!({"id": "900", "api_key": "key-of-developer"}),
+        "create-api-key" => json!({"id": "900", "api_key": KEY}),
         "set-stage-variable" => json!({"created": call["name"] != "OLD"}),
         "get-version-config" => json!({"config": {"modes": [{"name": "duel", "min_players": 2, "max_players": 2,
             "groups": [{"name": "players", "min_players": 2, "max_players": 2}]}], "user_data": {"zeta": 1, "alpha": [1, 2]}}}),
