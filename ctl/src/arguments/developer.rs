@@ -10,7 +10,7 @@ use omgservers_protocol::text::Text;
 
 use super::support::OnSomething;
 use super::word::{id, image_qualifier, scope, text};
-use super::{Deployment, Listing, Login, Project, Stage, Tenant, Version};
+use super::{Deletion, Deployment, Listing, Login, Project, Stage, Tenant, Version};
 
 #[derive(Subcommand)]
 #[command(rename_all = "camelCase")]
@@ -98,7 +98,7 @@ pub(crate) enum ProjectCommand {
     /// Show a project with its stages and versions
     GetProjectDetails(Project),
     /// Delete a project and everything in it
-    DeleteProject(Project),
+    DeleteProject(Deletion<Project>),
     /// List the projects of a tenant
     ListProjects {
         #[command(flatten)]
@@ -128,7 +128,7 @@ pub(crate) enum StageCommand {
     /// Show a stage with its deployments
     GetStageDetails(Stage),
     /// Delete a stage and its deployments
-    DeleteStage(Stage),
+    DeleteStage(Deletion<Stage>),
     /// List the stages of a project
     ListStages {
         #[command(flatten)]

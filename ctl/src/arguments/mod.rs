@@ -17,7 +17,7 @@ use omgservers_protocol::text::Text;
 pub(crate) use self::admin::Admin;
 use self::developer::Developer;
 pub(crate) use self::environment::Environment;
-pub(crate) use self::place::{Deployment, Listing, Project, Stage, Tenant, Version};
+pub(crate) use self::place::{Deletion, Deployment, Listing, Project, Stage, Tenant, Version};
 use self::support::Support;
 use self::word::{text, variable};
 use crate::state::DEFAULT_DIRECTORY;

@@ -57,6 +57,16 @@ pub(crate) struct Deployment {
     pub(crate) deployment: DeploymentId,
 }
 
+/// What is deleted with everything in it.
+#[derive(Args)]
+pub(crate) struct Deletion<P: Args> {
+    #[command(flatten)]
+    pub(crate) of: P,
+    /// Do not ask on a terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
 /// Which part of a list is wanted.
 #[derive(Args)]
 pub(crate) struct Listing {

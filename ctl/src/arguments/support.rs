@@ -7,7 +7,7 @@ use omgservers_protocol::support::{ProjectPermission, StagePermission, TenantPer
 use omgservers_protocol::text::Text;
 
 use super::word::{id, project_permission, stage_permission, tenant_permission, text};
-use super::{Listing, Login, Project, Stage, Tenant};
+use super::{Deletion, Listing, Login, Project, Stage, Tenant};
 
 #[derive(Subcommand)]
 #[command(rename_all = "camelCase")]
@@ -26,7 +26,7 @@ pub(crate) enum Support {
         alias: Text,
     },
     /// Delete a tenant and everything in it
-    DeleteTenant(Tenant),
+    DeleteTenant(Deletion<Tenant>),
     /// List tenants
     ListTenants(Listing),
     /// Limit what a tenant may have at a time; the limit of what is not given is lifted
@@ -59,7 +59,7 @@ pub(crate) enum Support {
         alias: Text,
     },
     /// Delete a project and everything in it
-    DeleteProject(Project),
+    DeleteProject(Deletion<Project>),
     /// List the projects of a tenant
     ListProjects {
         #[command(flatten)]
@@ -81,7 +81,7 @@ pub(crate) enum Support {
         alias: Text,
     },
     /// Delete a stage and its deployments
-    DeleteStage(Stage),
+    DeleteStage(Deletion<Stage>),
     /// List the stages of a project
     ListStages {
         #[command(flatten)]

@@ -1,5 +1,7 @@
 //! What a developer does: projects, stages, versions, images, deployments.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use omgservers_protocol::config::DeploymentConfig;
 use omgservers_protocol::developer::{
@@ -20,7 +22,7 @@ use super::{init, login};
 use crate::arguments::developer::{
     self, DeploymentCommand, Developer, KeyCommand, ProjectCommand, StageCommand, VersionCommand,
 };
-use crate::arguments::{Deployment, Project, Stage, Tenant, Version};
+use crate::arguments::{Deletion, Deployment, Project, Stage, Tenant, Version};
 use crate::context::{Context, KEY_PREFIX, Role};
 use crate::failure::{Failure, Result};
 use crate::{input, local_run, upload};
@@ -99,7 +101,9 @@ async fn run_project(context: &mut Context, command: ProjectCommand) -> Result {
         ProjectCommand::GetProjectDetails(Project { tenant, project }) => {
             context.ask(ROLE, &GetProjectDetails { tenant, project }).await
         }
-        ProjectCommand::DeleteProject(Project { tenant, project }) => {
+        ProjectCommand::DeleteProject(Deletion { of, yes }) => {
+            let Project { tenant, project } = of;
+            input::confirm_by_name(yes, "project", &project)?;
             let call = DeleteProject { tenant, project };
             context.delete(ROLE, &call, "project", &call.project).await
         }
@@ -124,7 +128,9 @@ async fn run_stage(context: &mut Context, command: StageCommand) -> Result {
         StageCommand::GetStageDetails(Stage { tenant, project, stage }) => {
             context.ask(ROLE, &GetStageDetails { tenant, project, stage }).await
         }
-        StageCommand::DeleteStage(Stage { tenant, project, stage }) => {
+        StageCommand::DeleteStage(Deletion { of, yes }) => {
+            let Stage { tenant, project, stage } = of;
+            input::confirm_by_name(yes, "stage", &stage)?;
             let call = DeleteStage { tenant, project, stage };
             context.delete(ROLE, &call, "stage", &call.stage).await
         }
@@ -174,7 +180,7 @@ async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
             let call = CreateVersion {
                 tenant: of.tenant,
                 project: of.project,
-                config: input::version_config(config.path())?,
+                config: input::version_config(config.path(), context.output)?,
             };
             context.ask(ROLE, &call).await
         }
@@ -205,6 +211,7 @@ async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
             qualifier,
             image,
         } => {
+            check_image(&image)?;
             let call = CreateImage {
                 tenant: of.tenant,
                 project: of.project,
@@ -247,7 +254,8 @@ async fn run_version(context: &mut Context, command: VersionCommand) -> Result {
 async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Result {
     match command {
         DeploymentCommand::DeployVersion { of, version, config } => {
-            let config: Option<DeploymentConfig> = config.as_deref().map(input::document).transpose()?;
+            let config: Option<DeploymentConfig> =
+                config.map(|file| input::config(&file, context.output)).transpose()?;
             let Stage { tenant, project, stage } = of;
             let call = DeployVersion {
                 tenant,
@@ -327,6 +335,20 @@ async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Re
             context.list(ROLE, &listing, call).await
         }
     }
+}
+
+/// An archive needs its scheme: without it a path is taken for the name of an image, which nobody finds later.
+fn check_image(image: &str) -> Result {
+    let is_path = image.ends_with(".tar") || image.starts_with(['/', '.']) || Path::new(image).is_file();
+    if image.contains("://") || !is_path {
+        return Ok(());
+    }
+    let path = std::path::absolute(image).unwrap_or_else(|_| image.into());
+    let failure = Failure::usage(format!("`{image}` is a file and not the name of an image"));
+    Err(failure.hint(format!(
+        "an archive on the machine of the service is file://{}",
+        path.display()
+    )))
 }
 
 async fn create_api_key(context: &mut Context, key: developer::CreateApiKey) -> Result {

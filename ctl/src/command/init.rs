@@ -21,7 +21,11 @@ use crate::state::shell_word;
 const ROLE: Role = Role::Support;
 
 pub(super) async fn run(context: &mut Context, init: Init) -> Result {
-    let config = init.from.as_deref().map(input::version_config).transpose()?;
+    let config = init
+        .from
+        .as_deref()
+        .map(|file| input::version_config(file, context.output))
+        .transpose()?;
     let Init {
         tenant, project, stage, ..
     } = init;

@@ -16,9 +16,10 @@ use omgservers_protocol::text::Text;
 
 use super::{invite, login};
 use crate::arguments::support::{PermissionCommand, Support};
-use crate::arguments::{Project, Stage, Tenant};
+use crate::arguments::{Deletion, Project, Stage, Tenant};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
+use crate::input;
 use crate::state::shell_word;
 
 const ROLE: Role = Role::Support;
@@ -33,8 +34,9 @@ pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
                 .tell(ROLE, &CreateTenantAlias { tenant_id, alias }, |_| sentence)
                 .await
         }
-        Support::DeleteTenant(Tenant { tenant }) => {
-            let call = DeleteTenant { tenant };
+        Support::DeleteTenant(Deletion { of, yes }) => {
+            input::confirm_by_name(yes, "tenant", &of.tenant)?;
+            let call = DeleteTenant { tenant: of.tenant };
             context.delete(ROLE, &call, "tenant", &call.tenant).await
         }
         Support::ListTenants(listing) => context.list(ROLE, &listing, |paging| ListTenants { paging }).await,
@@ -64,7 +66,9 @@ pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
             };
             context.tell(ROLE, &call, |_| sentence).await
         }
-        Support::DeleteProject(Project { tenant, project }) => {
+        Support::DeleteProject(Deletion { of, yes }) => {
+            let Project { tenant, project } = of;
+            input::confirm_by_name(yes, "project", &project)?;
             let call = DeleteProject { tenant, project };
             context.delete(ROLE, &call, "project", &call.project).await
         }
@@ -85,7 +89,9 @@ pub(crate) async fn run(context: &mut Context, command: Support) -> Result {
             };
             context.tell(ROLE, &call, |_| sentence).await
         }
-        Support::DeleteStage(Stage { tenant, project, stage }) => {
+        Support::DeleteStage(Deletion { of, yes }) => {
+            let Stage { tenant, project, stage } = of;
+            input::confirm_by_name(yes, "stage", &stage)?;
             let call = DeleteStage { tenant, project, stage };
             context.delete(ROLE, &call, "stage", &call.stage).await
         }

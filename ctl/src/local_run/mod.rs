@@ -29,6 +29,7 @@ use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::signals::Signals;
+use crate::state::shell_word;
 
 const ROLE: Role = Role::Developer;
 
@@ -58,7 +59,9 @@ pub(crate) async fn run(context: &mut Context, arguments: Run) -> Result {
         arguments,
     } = arguments;
     let (stage, program) = stage_and_program(context, words)?;
-    let config = config.as_deref().map(input::version_config).transpose()?;
+    let config = config
+        .map(|file| input::version_config(&file, context.output))
+        .transpose()?;
     let path = find(&program)?;
     let mut signals = Signals::listen()?;
     let output = context.output;
@@ -138,8 +141,12 @@ fn find(program: &Path) -> Result<PathBuf> {
     // Not resolved any further: a link that is put to another build is a change.
     let path = std::path::absolute(program).map_err(|cause| failed(cause.to_string()))?;
     let file = std::fs::metadata(&path).map_err(|cause| failed(cause.to_string()))?;
-    if !file.is_file() || file.permissions().mode() & 0o111 == 0 {
+    if !file.is_file() {
         return Err(failed("it is not a program".to_owned()));
+    }
+    if file.permissions().mode() & 0o111 == 0 {
+        let hint = format!("`chmod +x {}` makes it one", shell_word(&program.to_string_lossy()));
+        return Err(failed("it is not marked as a program".to_owned()).hint(hint));
     }
     Ok(path)
 }

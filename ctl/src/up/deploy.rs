@@ -61,15 +61,18 @@ pub(super) struct LoadedGame {
 
 impl Game {
     /// Reads and checks the files, so that a mistake in them is told before anything is started.
-    pub(super) fn read(self) -> Result<LoadedGame> {
+    pub(super) fn read(self, output: Output) -> Result<LoadedGame> {
         let image = &self.image;
         let archive = std::fs::read(image)
             .map_err(|cause| Failure::usage(format!("cannot read `{}`: {cause}", image.display())))?;
-        let version: VersionConfig = input::document(&self.version)?;
+        let version: VersionConfig = input::config(&self.version, output)?;
         version
             .check()
             .map_err(|wrong| Failure::usage(format!("`{}`: {wrong}", self.version.display())))?;
-        let config: Option<DeploymentConfig> = self.config.as_deref().map(input::document).transpose()?;
+        let config: Option<DeploymentConfig> = match &self.config {
+            Some(file) => Some(input::config(file, output)?),
+            None => None,
+        };
         if let (Some(config), Some(file)) = (&config, &self.config) {
             config
                 .check(&version)

@@ -136,7 +136,7 @@ impl Deploy {
 
 pub(crate) async fn run(output: Output, up: Up) -> Result {
     let game = up.deploy.game()?;
-    let game = game.map(|game| game.read()).transpose()?;
+    let game = game.map(|game| game.read(output)).transpose()?;
     let password = |given: &Option<String>| given.as_deref().map(input::password).transpose();
     let (admin_password, support_password) = (password(&up.admin_password)?, password(&up.support_password)?);
     let mut signals = Signals::listen()?;

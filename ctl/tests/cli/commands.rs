@@ -156,6 +156,19 @@ fn refusals_say_what_helps() {
         "developer createVersion 100 200 -",
         r#"{"modes": [{"name": "x", "min_players": 1, "max_players": 1, "groups": []}]}"#,
     );
+    std::fs::write(setting.folder.path().join("game"), "").unwrap();
+    transcript
+        .run("developer createImage 100 200 400 UNIVERSAL game")
+        .run("developer createImage 100 200 400 UNIVERSAL build/image.tar")
+        .run("developer createImage 100 200 400 UNIVERSAL file:///image.tar");
+    let unknown = r#"{"modes": [{"name": "x", "min_players": 1, "max_players": 1, "colour": "red",
+        "groups": [{"name": "x", "min_players": 1, "max_players": 1, "size": 2}]}], "user_data": {"a": 1}, "mode": 1}"#;
+    transcript
+        .run_with_input("developer createVersion 100 200 -", unknown)
+        .run_with_input(
+            "developer deployVersion 100 200 300 400 --config -",
+            r#"{"min_lobbies": 1, "lobby": {"cpu": 1}, "lobbies": 2}"#,
+        );
     run(setting.folder.path(), "developer useApiKey omgk.700.901.x");
     transcript
         .run("developer getTenantDetails 100")
@@ -341,4 +354,33 @@ fn an_address_of_somebody_else_is_told() {
     }
     assert!(there.calls().is_empty(), "nobody is followed");
     transcript.check("addresses");
+}
+
+#[test]
+fn whoever_deletes_much_on_a_terminal_types_its_name() {
+    let setting = setting();
+    let folder = setting.folder.path();
+    run(folder, "support useCredentials support support");
+    run(folder, "developer useCredentials 700 developer-password");
+    let delete = |line: &str, typed: &str| {
+        let program = env!("CARGO_BIN_EXE_omgctl");
+        let mut terminal = std::process::Command::new("script");
+        terminal.current_dir(folder).env_clear().env("PATH", "/usr/bin:/bin");
+        terminal.args(["-qec", &format!("{program} {line}"), "/dev/null"]);
+        answer(terminal, typed).status.success()
+    };
+    for (line, name) in [
+        ("support deleteTenant 100", "100"),
+        ("support deleteProject 100 200", "200"),
+        ("support deleteStage 100 200 300", "300"),
+        ("developer deleteProject 100 200", "200"),
+        ("developer deleteStage 100 200 300", "300"),
+    ] {
+        let before = setting.service.calls().len();
+        assert!(!delete(line, "yes\n"), "{line}");
+        assert_eq!(setting.service.calls().len(), before, "{line}");
+        assert!(delete(line, &format!("{name}\n")), "{line}");
+        assert!(delete(&format!("{line} --yes"), ""), "{line}");
+        assert_eq!(setting.service.calls().len(), before + 2, "{line}");
+    }
 }
