@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod context;
 mod failure;
+mod first_lobby;
 mod input;
 mod json;
 mod leash;

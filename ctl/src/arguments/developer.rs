@@ -11,6 +11,7 @@ use omgservers_protocol::text::Text;
 use super::support::OnSomething;
 use super::word::{id, image_qualifier, scope, text};
 use super::{Deletion, Deployment, Listing, Login, Project, Stage, Tenant, Version};
+use crate::first_lobby::WITHIN;
 
 #[derive(Subcommand)]
 #[command(rename_all = "camelCase")]
@@ -19,6 +20,8 @@ pub(crate) enum Developer {
     Login(Login),
     /// Make tenant, project, stage and developer as far as they are missing, with the stored login of support
     Init(Init),
+    /// Run a game on a stage: create a version with its image, deploy it, and wait for the first lobby
+    Deploy(Deploy),
     /// Run a program of this machine as the game servers of a stage, and again whenever it changes
     ///
     /// It gets your environment and the variables of the stage, but not the stage's secrets: set them in your environment.
@@ -339,6 +342,27 @@ pub(crate) struct Init {
     /// Create a version too, from this JSON file; `-` reads it from stdin
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Deploy {
+    #[command(flatten)]
+    pub(crate) of: Stage,
+    /// Config of the version, a JSON file; `-` reads it from stdin
+    #[arg(long, visible_alias = "from", value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// A reference that hosts can pull or hold already, or file:///…tar where the installation allows it
+    #[arg(long)]
+    pub(crate) image: String,
+    /// How the deployment is run, a JSON file; `-` reads it from stdin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) deployment_config: Option<PathBuf>,
+    /// How long the first lobby may take
+    #[arg(long, value_name = "SECONDS", default_value_t = WITHIN.as_secs(), value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) wait: u64,
+    /// Do not wait for the first lobby
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
 }
 
 /// Arguments of the program stand behind `--`, so that one word before it is the program and four are a stage and the

@@ -18,7 +18,7 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use super::support::called;
-use super::{init, login};
+use super::{deploy, init, login};
 use crate::arguments::developer::{
     self, DeploymentCommand, Developer, KeyCommand, ProjectCommand, StageCommand, VersionCommand,
 };
@@ -41,6 +41,7 @@ pub(crate) async fn run(context: &mut Context, command: Developer) -> Result {
     match command {
         Developer::Login(command) => login::run(context, ROLE, command).await,
         Developer::Init(init) => init::run(context, init).await,
+        Developer::Deploy(arguments) => deploy::run(context, arguments).await,
         Developer::Run(run) => local_run::run(context, run).await,
         Developer::Key(command) => run_key(context, command).await,
         Developer::Project(command) => run_project(context, command).await,
@@ -338,7 +339,7 @@ async fn run_deployment(context: &mut Context, command: DeploymentCommand) -> Re
 }
 
 /// An archive needs its scheme: without it a path is taken for the name of an image, which nobody finds later.
-fn check_image(image: &str) -> Result {
+pub(super) fn check_image(image: &str) -> Result {
     let is_path = image.ends_with(".tar") || image.starts_with(['/', '.']) || Path::new(image).is_file();
     if image.contains("://") || !is_path {
         return Ok(());

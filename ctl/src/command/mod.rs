@@ -1,6 +1,7 @@
 //! One file per group of commands, and those that are more than one call.
 
 pub(crate) mod admin;
+mod deploy;
 pub(crate) mod developer;
 pub(crate) mod environment;
 pub(crate) mod image;

@@ -11,7 +11,6 @@ use omgservers_protocol::config::{DeploymentConfig, VersionConfig};
 use omgservers_protocol::developer::{
     CreateImage, CreateProject, CreateProjectAlias, CreateStage, CreateStageAlias, CreateToken, CreateVersion,
     DeployVersion, GetDeploymentDetails, GetProjectDetails, GetStageDetails, GetTenantDetails, ImageQualifier,
-    VenueStatus,
 };
 use omgservers_protocol::id::{DeploymentId, StageId, VersionId};
 use omgservers_protocol::support::{
@@ -27,15 +26,12 @@ use super::folder::{Developer, Folder, Secrets};
 use crate::client::{CallError, Client};
 use crate::context::Role;
 use crate::failure::{Failure, Result};
-use crate::input;
 use crate::output::Output;
 use crate::state::write_private_file;
+use crate::{first_lobby, input};
 
 /// How long the installation may be deaf, for example because a part is being restarted.
 const DEAF_MAX: Duration = Duration::from_secs(30);
-
-/// How long the first lobby may take before the reader is left to wait alone.
-const LOBBY_WITHIN: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(250);
 
@@ -388,40 +384,18 @@ impl Installation {
 
     /// Tells how the first lobby comes up. One that takes long or fails is worth a warning; the platform goes on trying.
     async fn wait_for_lobby(&self, tenant: &Text, deployment: DeploymentId, output: Output) -> Result {
-        let deadline = Instant::now() + LOBBY_WITHIN;
-        let mut told = String::new();
-        while Instant::now() < deadline {
-            let call = GetDeploymentDetails {
-                tenant: tenant.clone(),
-                deployment_id: deployment,
-            };
-            let venues = self.developer(&call).await?.details.venues;
-            let lobbies: Vec<_> = venues.iter().filter(|venue| venue.qualifier == "LOBBY").collect();
-            if lobbies
-                .iter()
-                .any(|lobby| matches!(lobby.state.as_str(), "READY" | "OPEN"))
-            {
-                return Ok(());
-            }
-            if let Some(news) = lobbies.last().map(|lobby| describe(lobby)).filter(|news| *news != told) {
-                output.note(format_args!("{news}"));
-                told = news;
-            }
-            tokio::time::sleep(POLL).await;
+        let call = GetDeploymentDetails {
+            tenant: tenant.clone(),
+            deployment_id: deployment,
+        };
+        let ask = async || Ok(self.developer(&call).await?.details.venues);
+        if first_lobby::wait(first_lobby::WITHIN, output, ask).await?.is_err() {
+            output.warning(format_args!(
+                "no lobby is ready after {} s; `omgctl developer getDeploymentDetails {tenant} {deployment}` tells more",
+                first_lobby::WITHIN.as_secs()
+            ));
         }
-        output.warning(format_args!(
-            "no lobby is ready after {} s; `omgctl developer getDeploymentDetails {tenant} {deployment}` tells more",
-            LOBBY_WITHIN.as_secs()
-        ));
         Ok(())
-    }
-}
-
-fn describe(lobby: &VenueStatus) -> String {
-    let state = lobby.state.to_lowercase();
-    match &lobby.reason {
-        Some(reason) => format!("the first lobby is {state}: {reason}"),
-        None => format!("the first lobby is {state}"),
     }
 }
 

@@ -100,3 +100,43 @@ fn commands_that_are_told_can_be_typed_whatever_the_names_are() {
     let said = say(&["support", "inviteDeveloper", "my studio", "--name", "Ada L"]);
     assert!(said.contains("omgctl developer useCredentials 'Ada L' -"), "{said}");
 }
+
+#[test]
+fn a_game_is_deployed_in_one_command() {
+    let mut setting = setting();
+    let folder = setting.folder.path().to_owned();
+    run(&folder, "developer useCredentials 700 developer-password");
+    std::fs::write(folder.join("version.json"), r#"{"modes": []}"#).unwrap();
+    std::fs::write(folder.join("deployment.json"), r#"{"min_lobbies": 2}"#).unwrap();
+    std::fs::write(folder.join("asleep.json"), r#"{"min_lobbies": 0}"#).unwrap();
+    let made = setting.service.calls().len();
+    let transcript = &mut setting.transcript;
+    transcript.run("developer deploy 100 200 300 --config version.json --image image.tar");
+    transcript.run("developer deploy 100 200 300 --config nowhere.json --image shooter:dev");
+    assert_eq!(setting.service.calls().len(), made, "mistakes leave nothing behind");
+    transcript.run("developer deploy 100 200 300 --config version.json --image shooter:dev");
+    assert_eq!(
+        setting.service.calls()[made..],
+        [
+            "create-version",
+            "create-image",
+            "deploy-version",
+            "get-deployment-details"
+        ]
+        .map(|call| format!("developer {call}"))
+    );
+    transcript.run("get VERSION").run("get DEPLOYMENT");
+    let pending = |world: &mut crate::service::World| {
+        world.insert("reason".to_owned(), serde_json::json!("no host has room"));
+    };
+    setting.service.change(pending);
+    transcript.run_with_input(
+        "developer deploy 100 200 300 --from - --image shooter:dev --deployment-config deployment.json --wait 1",
+        r#"{"modes": []}"#,
+    );
+    transcript.run("developer deploy 100 200 300 --config version.json --image shooter:dev --no-wait --output json");
+    transcript
+        .run("developer deploy 100 200 300 --config version.json --image shooter:dev --deployment-config asleep.json");
+    transcript.run("developer deploy 100 200 forbidden --config version.json --image shooter:dev");
+    transcript.run("developer deploy --help").check("deploy");
+}

@@ -235,6 +235,8 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
     let alias = |kind: &str, id: &str| json!([{"id": "7", "created": CREATED, "qualifier": kind, "entity_id": id, "value": "a-name"}]);
     let stage = json!({"id": "301", "tenant_id": "100", "project_id": "200", "created": CREATED, "aliases": alias("STAGE", "301")});
     let deployments = world.get("deployments").cloned().unwrap_or(json!([]));
+    let reason = world.get("reason").cloned().unwrap_or_default();
+    let lobby = if reason.is_null() { "OPEN" } else { "PENDING" };
     let grant = |permission: &str, level: &str| json!({"id": "8", "tenant_id": "100", level: "1", "created": CREATED, "user_id": "700", "permission": permission});
     Ok(match operation {
         "generate-id" => json!({"id": "790000000000000001"}),
@@ -334,7 +336,7 @@ fn operate(world: &mut World, operation: &str, call: &Value) -> Answer {
             "deployment": {"id": "500", "tenant_id": "100", "stage_id": "301", "version_id": "400", "created": CREATED},
             "lobby_refs": [], "matchmaker_refs": [{"id": "650", "created": CREATED, "matchmaker_id": "650"}],
             "venues": [
-                {"id": "600", "qualifier": "LOBBY", "mode": null, "state": "OPEN", "runtime_id": "1", "players": 2, "reason": null, "created": CREATED},
+                {"id": "600", "qualifier": "LOBBY", "mode": null, "state": lobby, "runtime_id": "1", "players": 2, "reason": reason, "created": CREATED},
                 {"id": "601", "qualifier": "MATCH", "mode": "duel", "state": "PENDING", "runtime_id": "2", "players": 0, "reason": "no host has room", "created": CREATED}]}}),
         "get-deployment-config" if call["deployment_id"] == "999" => {
             return Err((404, "OBJECT_NOT_FOUND", "deployment `999` not found"));
