@@ -297,13 +297,12 @@ impl Context {
 
     /// Who is remembered, and whether there is a token.
     pub(crate) fn print_current(&self, role: Role) -> Result {
-        let user = match self.state.get(&role.variable("USER")) {
-            Some(user) => user,
-            None if role == Role::Developer && self.acts_by_key() => "whoever made the key",
-            None => return Err(nobody(role)),
-        };
+        let user = self.state.get(&role.variable("USER"));
         let token = self.state.get(&role.variable("TOKEN")).is_some();
         let key = role == Role::Developer && self.acts_by_key();
+        if user.is_none() && !key {
+            return Err(nobody(role));
+        }
         let value = serde_json::json!({"user": user, "token": token, "api_key": key});
         self.output.result(&value, |_| {
             let token = match (token, key) {
@@ -311,7 +310,10 @@ impl Context {
                 (true, false) => "a token is stored",
                 (false, false) => "no token is stored",
             };
-            format!("The current {role} is {user}; {token}.")
+            format!(
+                "The current {role} is {}; {token}.",
+                user.unwrap_or("whoever made the key")
+            )
         });
         Ok(())
     }

@@ -71,17 +71,15 @@ pub(super) async fn run(context: &mut Context, init: Init) -> Result {
             "To deploy it:".to_owned(),
         ];
         let [tenant, project, stage] = [&tenant, &project, &stage].map(|name| shell_word(name.as_str()));
-        let created = version.map(|version| version.to_string());
-        if created.is_none() {
-            lines.push(format!(
-                "  omgctl developer createVersion {tenant} {project} version.json"
-            ));
+        match version {
+            None => lines.push(format!(
+                "  omgctl developer deploy {tenant} {project} {stage} --config version.json --image IMAGE"
+            )),
+            Some(version) => lines.extend([
+                format!("  omgctl developer createImage {tenant} {project} {version} UNIVERSAL IMAGE"),
+                format!("  omgctl developer deployVersion {tenant} {project} {stage} {version}"),
+            ]),
         }
-        let version = created.as_deref().unwrap_or("$(omgctl get VERSION)");
-        lines.extend([
-            format!("  omgctl developer createImage {tenant} {project} {version} UNIVERSAL IMAGE"),
-            format!("  omgctl developer deployVersion {tenant} {project} {stage} {version}"),
-        ]);
         lines.join("\n")
     });
     Ok(())

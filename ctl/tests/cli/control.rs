@@ -253,4 +253,12 @@ fn an_expired_token_is_replaced_once() {
     check("once", "omgserversctl", old, false, "get-tenant-details");
     run(folder, &format!("developer useApiKey {}", replies::KEY));
     check("once", "omgctl", list, false, "list-tenants");
+    // A build server has nothing but a key.
+    std::fs::remove_file(folder.join(".omgserversctl/environment")).unwrap();
+    run(folder, &format!("developer useApiKey {}", replies::KEY));
+    let current = run(folder, "developer printCurrent");
+    assert_eq!(
+        current,
+        "The current developer is whoever made the key; a key is used instead of the password.\n"
+    );
 }

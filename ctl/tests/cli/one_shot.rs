@@ -94,7 +94,7 @@ fn commands_that_are_told_can_be_typed_whatever_the_names_are() {
     };
     let said = say(&["developer", "init", "my studio", "it's a game"]);
     assert!(
-        said.contains(r"omgctl developer createVersion 'my studio' 'it'\''s a game' version.json"),
+        said.contains(r"omgctl developer deploy 'my studio' 'it'\''s a game' prod"),
         "{said}"
     );
     let said = say(&["support", "inviteDeveloper", "my studio", "--name", "Ada L"]);
