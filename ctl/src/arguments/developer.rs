@@ -191,7 +191,8 @@ pub(crate) enum VersionCommand {
     },
     /// Send the files of a folder that a version's image is to be built from
     ///
-    /// All files below the folder are sent, except those that its .dockerignore names and links that lead out of it.
+    /// All files below the folder are sent, except those that its .dockerignore names, links that lead out of it, and what
+    /// omgctl and Git keep for themselves.
     UploadFilesArchive {
         #[command(flatten)]
         of: Version,
