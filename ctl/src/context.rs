@@ -9,13 +9,13 @@ use omgservers_protocol::{Call, Qualifier, admin, developer, support};
 use serde::Serialize;
 
 use crate::arguments::Listing;
-use crate::client::{CallError, Client};
 use crate::failure::{self, Failure, Result};
 use crate::output::Output;
 use crate::request_log::RequestLog;
 use crate::show::Reply;
 use crate::state::State;
 use crate::table::Row;
+use omgservers_protocol::client::{CallError, Client};
 
 /// How keys of programs begin.
 pub(crate) const KEY_PREFIX: &str = "omgk.";

@@ -3,8 +3,8 @@
 use omgservers_protocol::Qualifier;
 use omgservers_protocol::developer::Scope;
 
-use crate::client::CallError;
 use crate::context::Role;
+use omgservers_protocol::client::CallError;
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
@@ -176,7 +176,7 @@ fn hint_for(status: u16, qualifier: Qualifier, message: &str, role: Option<Role>
     Some(hint)
 }
 
-/// What is missing, as in ``tenant `acme` not found``.
+/// What is missing, as in ``project `hello` not found``.
 fn kind(message: &str) -> &str {
     message.split(' ').next().unwrap_or_default()
 }

@@ -4,7 +4,6 @@
 
 mod archive;
 mod arguments;
-mod client;
 mod command;
 mod context;
 mod failure;

@@ -240,7 +240,7 @@ impl From<client::CallError> for Error {
     fn from(error: client::CallError) -> Self {
         match error {
             client::CallError::Refused { .. } => Self::Refused(error.to_string()),
-            client::CallError::Unreachable { .. } => Self::Unreachable(error.to_string()),
+            _ => Self::Unreachable(error.to_string()),
         }
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn failure(error: CallError, is_gone: impl Fn(Qualifier) -> bool) -> 
             status: 400 | 413 | 422,
             ..
         } => Failure::Refused(reason),
-        CallError::Refused { .. } | CallError::Unreachable { .. } => Failure::Unavailable(reason),
+        _ => Failure::Unavailable(reason),
     }
 }
 

@@ -38,7 +38,7 @@ pub enum Error {
     #[error("{kind} `{key}` not found")]
     NotFound { kind: &'static str, key: String },
     /// Neither its name nor its number is said: it may be there, and be somebody else's.
-    #[error("there is no such tenant")]
+    #[error("tenant not found")]
     NoTenant,
     #[error("{kind} `{key}` is gone or never was")]
     ParentNotFound { kind: &'static str, key: String },

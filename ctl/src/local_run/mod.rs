@@ -24,12 +24,12 @@ use self::children::{Children, End, Program, name, start_of};
 use self::watch::{Fingerprint, Watch};
 use crate::arguments::Stage;
 use crate::arguments::developer::Run;
-use crate::client::{CallError, Client};
 use crate::context::{Context, Role};
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::signals::Signals;
 use crate::state::shell_word;
+use omgservers_protocol::client::{CallError, Client};
 
 const ROLE: Role = Role::Developer;
 

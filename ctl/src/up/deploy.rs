@@ -23,12 +23,12 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::folder::{Developer, Folder, Secrets};
-use crate::client::{CallError, Client};
 use crate::context::Role;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::state::write_private_file;
 use crate::{first_lobby, input};
+use omgservers_protocol::client::{CallError, Client};
 
 /// How long the installation may be deaf, for example because a part is being restarted.
 const DEAF_MAX: Duration = Duration::from_secs(30);

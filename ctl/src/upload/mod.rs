@@ -15,9 +15,9 @@ use omgservers_protocol::developer::{UploadFilesArchive, UploadedFilesArchive};
 use zip::write::SimpleFileOptions;
 
 use self::ignored::Ignored;
-use crate::client::{CallError, Client};
 use crate::failure::{Failure, Result};
 use crate::state::DEFAULT_DIRECTORY;
+use omgservers_protocol::client::{CallError, Client};
 
 /// What is handed to the network at once; the bar moves in such steps.
 const CHUNK_BYTES: usize = 64 << 10;
