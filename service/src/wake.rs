@@ -3,6 +3,7 @@
 //! A hint may be lost: whoever waits looks again after a while, and a sweep finds work that nobody announced.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -45,12 +46,20 @@ const CHANNEL: &str = "omgservers_news";
 const PAYLOAD_MAX: usize = 7_900;
 
 pub struct Hub {
-    waiting: Mutex<HashMap<News, Arc<Notify>>>,
+    waiting: Mutex<HashMap<News, Waiting>>,
     jobs: [mpsc::Sender<Job>; LANES],
     /// One per database.
     others: Vec<mpsc::Sender<News>>,
     /// No other instance lives, so nobody else needs to be told. One that has just started looks again by itself.
     alone: AtomicBool,
+}
+
+/// Those who wait for the same news. They are counted under the lock of the map: how many hold the [`Notify`] would not
+/// say, since somebody may be about to let go of it.
+#[derive(Default)]
+struct Waiting {
+    notify: Arc<Notify>,
+    listeners: usize,
 }
 
 /// The receiving ends, for those who run the loops.
@@ -81,7 +90,9 @@ impl Hub {
     /// Starts to wait. Take it before looking, so that nothing falls between the look and the wait.
     pub fn listen(self: &Arc<Self>, news: News) -> Listener {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let notify = waiting.entry(news).or_default().clone();
+        let entry = waiting.entry(news).or_default();
+        entry.listeners += 1;
+        let notify = entry.notify.clone();
         Listener {
             hub: self.clone(),
             news,
@@ -111,7 +122,7 @@ impl Hub {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&news)
-            .cloned();
+            .map(|waiting| waiting.notify.clone());
         if let Some(notify) = notify {
             notify.notify_waiters();
         }
@@ -124,7 +135,7 @@ impl Hub {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .values()
-            .cloned()
+            .map(|waiting| waiting.notify.clone())
             .collect();
         for notify in all {
             notify.notify_waiters();
@@ -155,9 +166,11 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let mut waiting = self.hub.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // This listener and the map hold one each.
-        if Arc::strong_count(&self.notify) <= 2 {
-            waiting.remove(&self.news);
+        if let Entry::Occupied(mut entry) = waiting.entry(self.news) {
+            entry.get_mut().listeners -= 1;
+            if entry.get().listeners == 0 {
+                entry.remove();
+            }
         }
     }
 }
@@ -265,6 +278,9 @@ pub async fn hear_others(pool: PgPool, holder: String, hub: Arc<Hub>, stop: Canc
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
 
     #[test]
@@ -298,6 +314,45 @@ mod tests {
                 .await
                 .expect("was woken");
         }
+        assert!(hub.waiting.lock().unwrap().is_empty());
+    }
+
+    /// Holds up whoever wakes it.
+    struct Holding {
+        woken: SyncSender<()>,
+        go_on: Mutex<Receiver<()>>,
+    }
+
+    impl Wake for Holding {
+        fn wake(self: Arc<Self>) {
+            self.woken.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_listener_that_goes_while_it_is_told_is_forgotten() {
+        let (hub, _receivers) = Hub::new(1);
+        let news = News::Client(ClientId(1));
+        let (woken, is_woken) = sync_channel(1);
+        let (go_on, may_go_on) = sync_channel(1);
+        let waker = Waker::from(Arc::new(Holding {
+            woken,
+            go_on: Mutex::new(may_go_on),
+        }));
+        let listener = hub.listen(news);
+        let mut notified = Box::pin(listener.notified());
+        let polled = notified.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let teller = {
+            let hub = hub.clone();
+            std::thread::spawn(move || hub.tell(0, news))
+        };
+        is_woken.recv().unwrap();
+        drop(notified);
+        drop(listener);
+        go_on.send(()).unwrap();
+        teller.join().unwrap();
         assert!(hub.waiting.lock().unwrap().is_empty());
     }
 }
