@@ -21,8 +21,11 @@ use crate::wake::News;
 
 /// Messages in one reply; the rest comes with the next.
 const REPLY_MAX: i64 = 256;
-/// Messages of a player that wait for a runtime; more are dropped.
-const OUTGOING_MAX: i64 = 256;
+/// Bytes in one reply, up to the message that passes it.
+const REPLY_BYTES_MAX: i64 = 2 << 20;
+/// Messages of a player that wait for a runtime, and their bytes; more are refused.
+const OUTGOING_MAX: usize = 256;
+const OUTGOING_BYTES_MAX: usize = 1 << 20;
 
 /// A client of the stage's newest deployment.
 pub async fn create(app: &App, user: UserId, target: &Target) -> Result<ClientId> {
@@ -67,11 +70,13 @@ pub async fn create(app: &App, user: UserId, target: &Target) -> Result<ClientId
     Ok(id)
 }
 
-/// Appends a message in the caller's transaction; its order is taken under the client's row lock.
+/// Appends a message of the platform in the caller's transaction; its order is taken under the client's row lock. It always
+/// gets through: only what runtimes say is bounded (see [`crate::mail`]).
 async fn write(app: &App, tx: &mut Tx, client: ClientId, message: &ToPlayer) -> Result<()> {
     sqlx::query(
         "with bumped as (update client set message_seq = message_seq + 1 where id = $1 returning message_seq) \
-         insert into client_message (client_id, seq, id, kind, body) select $1, message_seq, $2, $3, $4::text::json from bumped",
+         insert into client_message (client_id, seq, id, kind, body, bytes) \
+         select $1, message_seq, $2, $3, $4::text::json, octet_length($4) from bumped",
     )
     .bind(client)
     .bind(app.ids.mint::<MessageId>())
@@ -286,7 +291,8 @@ pub struct Exchange<'a> {
     pub consumed: &'a [MessageId],
 }
 
-/// Takes what the player says, forgets what it acknowledges, and returns what it has not heard.
+/// Takes what the player says, forgets what it acknowledges, and returns what it has not heard. Where there is no room for
+/// everything that the player says, the rest is refused: what was kept is known by its number when it is sent again.
 pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Vec<PlayerMessage>> {
     let id = exchange.client;
     let mut tx = app.db.begin(id.get()).await?;
@@ -308,16 +314,22 @@ pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Vec<Playe
     }
     if !deleted {
         app.activity.touch_client(id);
-        if !exchange.outgoing.is_empty() {
-            accept(&mut tx, id, exchange.outgoing).await?;
+        if !exchange.outgoing.is_empty() && !accept(&mut tx, id, exchange.outgoing).await? {
+            tx.commit().await?;
+            return Err(Error::Unavailable("too many messages wait for the runtime, try again"));
         }
     }
-    let rows: Vec<(MessageId, String, String)> =
-        sqlx::query_as("select id, kind, body::text from client_message where client_id = $1 order by seq limit $2")
-            .bind(id)
-            .bind(REPLY_MAX)
-            .fetch_all(&mut *tx)
-            .await?;
+    let rows: Vec<(MessageId, String, String)> = sqlx::query_as(
+        "select id, kind, body::text from ( \
+           select id, kind, body, seq, sum(bytes) over (order by seq) - bytes as before \
+           from (select id, kind, body, bytes, seq from client_message where client_id = $1 order by seq limit $2) as first \
+         ) as counted where before < $3 order by seq",
+    )
+    .bind(id)
+    .bind(REPLY_MAX)
+    .bind(REPLY_BYTES_MAX)
+    .fetch_all(&mut *tx)
+    .await?;
     let (messages, stale) = render(app, id, runtime, rows);
     if !stale.is_empty() {
         sqlx::query("delete from client_message where client_id = $1 and id = any($2)")
@@ -386,49 +398,101 @@ fn upgrade(app: &App, client: ClientId, runtime: Option<RuntimeId>, body: &str) 
 }
 
 /// Keeps messages of the player until the runtime's shard has them. One that was sent before is recognised by its number.
-async fn accept(tx: &mut Tx, id: ClientId, outgoing: &[FromPlayer]) -> Result<()> {
-    let (mut number, seq): (i64, i64) =
+/// Says whether there was room for all of them.
+async fn accept(tx: &mut Tx, id: ClientId, outgoing: &[FromPlayer]) -> Result<bool> {
+    let (number, seq): (i64, i64) =
         sqlx::query_as("select outgoing_number, outgoing_seq from client where id = $1 for update")
             .bind(id)
             .fetch_one(&mut **tx)
             .await?;
-    let waiting: i64 = sqlx::query_scalar("select count(*) from client_outgoing where client_id = $1")
-        .bind(id)
-        .fetch_one(&mut **tx)
-        .await?;
-    let room = usize::try_from(OUTGOING_MAX - waiting).unwrap_or(0);
-    let mut accepted: Vec<&str> = Vec::new();
-    for message in outgoing {
-        match message.number {
-            Some(known) if known <= number => continue,
-            Some(newer) => number = newer,
-            None => {}
-        }
-        if accepted.len() == room {
-            metrics::counter!("omgservers_player_messages_dropped_total").increment(1);
-            break;
-        }
-        accepted.push(message.data.get());
+    let (rows, bytes): (i64, i64) =
+        sqlx::query_as("select count(*), coalesce(sum(bytes), 0) from client_outgoing where client_id = $1")
+            .bind(id)
+            .fetch_one(&mut **tx)
+            .await?;
+    let room = Room {
+        rows: OUTGOING_MAX.saturating_sub(usize::try_from(rows).unwrap_or(0)),
+        bytes: OUTGOING_BYTES_MAX.saturating_sub(usize::try_from(bytes).unwrap_or(0)),
+    };
+    let Kept {
+        messages,
+        number,
+        refused,
+    } = keep(room, number, outgoing)?;
+    if refused > 0 {
+        metrics::counter!("omgservers_player_messages_dropped_total", "direction" => "from").increment(refused);
     }
-    if accepted.is_empty() {
-        return Ok(());
+    if messages.is_empty() {
+        return Ok(refused == 0);
     }
     sqlx::query(
-        "insert into client_outgoing (client_id, seq, data) \
-         select $1, $2 + place, data::json from unnest($3::text[]) with ordinality as new (data, place)",
+        "insert into client_outgoing (client_id, seq, data, bytes) \
+         select $1, $2 + place, data::json, octet_length(data) from unnest($3::text[]) with ordinality as new (data, place)",
     )
     .bind(id)
     .bind(seq)
-    .bind(&accepted)
+    .bind(&messages)
     .execute(&mut **tx)
     .await?;
     sqlx::query("update client set outgoing_number = $2, outgoing_seq = $3 where id = $1")
         .bind(id)
         .bind(number)
-        .bind(seq + i64::try_from(accepted.len()).unwrap_or(0))
+        .bind(seq + i64::try_from(messages.len()).unwrap_or(0))
         .execute(&mut **tx)
         .await?;
-    event::append(tx, Kind::Outgoing, id.get()).await
+    event::append(tx, Kind::Outgoing, id.get()).await?;
+    Ok(refused == 0)
+}
+
+/// What a queue still takes.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    rows: usize,
+    bytes: usize,
+}
+
+struct Kept<'a> {
+    messages: Vec<&'a str>,
+    /// The newest number that is known now.
+    number: i64,
+    refused: u64,
+}
+
+/// Which of these messages are new and fit: the first of them. Without its number a message that is sent again cannot be
+/// told from a new one, so a batch with such messages is kept whole or not at all.
+fn keep(room: Room, mut number: i64, outgoing: &[FromPlayer]) -> Result<Kept<'_>> {
+    let before = number;
+    let mut messages: Vec<&str> = Vec::new();
+    let (mut bytes, mut refused) = (0, 0);
+    for message in outgoing {
+        if message.number.is_some_and(|known| known <= number) {
+            continue;
+        }
+        let data = message.data.get();
+        if refused > 0 || messages.len() == room.rows || bytes + data.len() > room.bytes {
+            refused += 1;
+            continue;
+        }
+        bytes += data.len();
+        number = message.number.unwrap_or(number);
+        messages.push(data);
+    }
+    if refused > 0 && outgoing.iter().any(|message| message.number.is_none()) {
+        let all: usize = outgoing.iter().map(|message| message.data.get().len()).sum();
+        if outgoing.len() > OUTGOING_MAX || all > OUTGOING_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "more than {OUTGOING_MAX} messages or {OUTGOING_BYTES_MAX} bytes at once need numbers as their ids"
+            )));
+        }
+        refused += messages.len() as u64;
+        messages.clear();
+        number = before;
+    }
+    Ok(Kept {
+        messages,
+        number,
+        refused,
+    })
 }
 
 /// What the player said and nobody has heard yet, with the runtime that it is for.
@@ -523,4 +587,67 @@ pub async fn purge(db: &mut PgConnection, retention_s: i64) -> Result<()> {
     .execute(db)
     .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(number: Option<i64>, bytes: usize) -> FromPlayer {
+        FromPlayer {
+            number,
+            data: serde_json::value::to_raw_value(&"x".repeat(bytes - 2)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_known_and_what_is_known_is_not_kept_twice() {
+        let batch: Vec<_> = (0..5).map(|number| message(Some(number), 10)).collect();
+        for (rows, bytes, known, kept, newest) in [
+            (9, 99, -1, 5, 4),
+            (3, 99, -1, 3, 2),
+            (9, 39, -1, 3, 2),
+            (3, 99, 2, 2, 4),
+            (1, 99, 2, 1, 3),
+            (0, 99, 2, 0, 2),
+            (0, 99, 4, 0, 4),
+        ] {
+            let all = keep(Room { rows, bytes }, known, &batch).unwrap();
+            assert_eq!(
+                (all.messages.len(), all.number),
+                (kept, newest),
+                "{rows} {bytes} {known}"
+            );
+            assert_eq!(all.refused as i64, 4 - newest, "{rows} {bytes} {known}");
+        }
+    }
+
+    #[test]
+    fn a_small_message_does_not_overtake_a_large_one_that_does_not_fit() {
+        let batch = [message(Some(0), 50), message(Some(1), 10)];
+        let all = keep(Room { rows: 9, bytes: 20 }, -1, &batch).unwrap();
+        assert_eq!((all.messages.len(), all.number, all.refused), (0, -1, 2));
+    }
+
+    #[test]
+    fn a_batch_without_numbers_is_kept_whole_or_not_at_all() {
+        let batch = [message(Some(7), 10), message(None, 10)];
+        for (rows, kept, refused) in [(2, 2, 0), (1, 0, 2)] {
+            let all = keep(Room { rows, bytes: 99 }, -1, &batch).unwrap();
+            assert_eq!((all.messages.len(), all.refused), (kept, refused));
+            assert_eq!(all.number, if kept > 0 { 7 } else { -1 });
+        }
+        let many: Vec<_> = (0..=OUTGOING_MAX).map(|_| message(None, 10)).collect();
+        assert!(
+            keep(
+                Room {
+                    rows: 256,
+                    bytes: 99_999
+                },
+                -1,
+                &many
+            )
+            .is_err()
+        );
+    }
 }
