@@ -14,6 +14,7 @@ mod growth;
 mod http;
 mod instances;
 mod limits;
+mod mail;
 mod old_sdks;
 mod openapi;
 mod routes;

@@ -1,6 +1,10 @@
 //! Messages to players from their runtimes, written in groups: what arrives while one group is being committed forms the
 //! next. A sender is answered after its group's commit.
+//!
+//! What waits for a client is bounded: one that does not fetch its messages gets no more of its runtime, because a game
+//! that goes on must not wait for it. Messages of the platform are not sent here and always get through.
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -20,12 +24,25 @@ const BACKLOG: usize = 4_096;
 const GROUP_MAX: usize = 512;
 /// Tries of a group before its senders are told that it failed.
 const TRIES: u32 = 4;
+/// Messages that wait for one client, and their bytes, beyond which a runtime's are dropped.
+const WAITING_MAX: i64 = 1_024;
+const WAITING_BYTES_MAX: i64 = 4 << 20;
+
+/// What became of a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Written, or its client is gone.
+    Delivered,
+    /// Too much waits for its client.
+    Dropped,
+    Failed,
+}
 
 struct Letter {
     client: ClientId,
     kind: &'static str,
     body: String,
-    written: oneshot::Sender<bool>,
+    fate: oneshot::Sender<Fate>,
 }
 
 #[derive(Default)]
@@ -34,18 +51,19 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Writes the same message to these clients. Those that are gone are left out.
-    pub async fn send(&self, app: &App, clients: &[ClientId], message: &ToPlayer) -> Result<()> {
+    /// Writes the same message to these clients. Those that are gone are left out; of those for which too much waits
+    /// already it says how many there were.
+    pub async fn send(&self, app: &App, clients: &[ClientId], message: &ToPlayer) -> Result<usize> {
         let shards = self.shards.get().ok_or(Error::Unavailable("the service is starting"))?;
         let body = message.body().get().to_owned();
         let mut answers = Vec::with_capacity(clients.len());
         for client in clients {
-            let (written, answer) = oneshot::channel();
+            let (fate, answer) = oneshot::channel();
             let letter = Letter {
                 client: *client,
                 kind: message.kind(),
                 body: body.clone(),
-                written,
+                fate,
             };
             let shard = app.db.shard_of(client.get());
             shards[usize::from(shard.index())]
@@ -54,12 +72,17 @@ impl Mail {
                 .map_err(|_| Error::Unavailable("the service is stopping"))?;
             answers.push(answer);
         }
+        let mut dropped = 0;
         for answer in answers {
-            if answer.await != Ok(true) {
-                return Err(Error::Unavailable("a message could not be written, try again"));
+            match answer.await {
+                Ok(Fate::Delivered) => {}
+                Ok(Fate::Dropped) => dropped += 1,
+                Ok(Fate::Failed) | Err(_) => {
+                    return Err(Error::Unavailable("a message could not be written, try again"));
+                }
             }
         }
-        Ok(())
+        Ok(dropped)
     }
 }
 
@@ -82,11 +105,11 @@ async fn write_groups(app: App, shard: Shard, mut letters: mpsc::Receiver<Letter
             count = letters.recv_many(&mut group, GROUP_MAX) => if count == 0 { return },
             () = stop.cancelled() => return,
         }
-        let mut written = false;
+        let mut fates = vec![Fate::Failed; group.len()];
         for attempt in 0..TRIES {
             match write(&app, shard, &group).await {
-                Ok(()) => {
-                    written = true;
+                Ok(known) => {
+                    fates = known;
                     break;
                 }
                 Err(cause) => {
@@ -95,42 +118,66 @@ async fn write_groups(app: App, shard: Shard, mut letters: mpsc::Receiver<Letter
                 }
             }
         }
-        for letter in group.drain(..) {
-            letter.written.send(written).ok();
+        let dropped = fates.iter().filter(|fate| **fate == Fate::Dropped).count();
+        if dropped > 0 {
+            metrics::counter!("omgservers_player_messages_dropped_total", "direction" => "to")
+                .increment(dropped as u64);
+        }
+        for (letter, fate) in group.drain(..).zip(fates) {
+            letter.fate.send(fate).ok();
         }
     }
 }
 
-async fn write(app: &App, shard: Shard, group: &[Letter]) -> Result<()> {
+async fn write(app: &App, shard: Shard, group: &[Letter]) -> Result<Vec<Fate>> {
     let mut tx = app.db.begin_in(shard).await?;
     let clients: Vec<ClientId> = group.iter().map(|letter| letter.client).collect();
     let ids: Vec<MessageId> = group.iter().map(|_| app.ids.mint()).collect();
     let kinds: Vec<&str> = group.iter().map(|letter| letter.kind).collect();
     let bodies: Vec<&str> = group.iter().map(|letter| letter.body.as_str()).collect();
-    // Each client's row is locked while its messages get their numbers, in the order of ids, as everywhere.
-    sqlx::query("select 1 from client where id = any($1) order by id for update")
+    // Each client's row is locked while its messages are counted and get their numbers, in the order of ids, as everywhere.
+    let known: Vec<ClientId> = sqlx::query_scalar("select id from client where id = any($1) order by id for update")
         .bind(&clients)
-        .execute(&mut *tx)
+        .fetch_all(&mut *tx)
         .await?;
-    sqlx::query(
+    // After the first letter that does not fit, no later one of the group goes to that client: order before size.
+    let written: Vec<MessageId> = sqlx::query_scalar(
         "with letter as ( \
-           select client_id, id, kind, body, row_number() over (partition by client_id order by place) as number \
-           from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) with ordinality as letter (client_id, id, kind, body, place)), \
+           select client_id, id, kind, body, octet_length(body) as bytes, \
+             row_number() over earlier as number, sum(octet_length(body)) over earlier as total \
+           from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) with ordinality as letter (client_id, id, kind, body, place) \
+           window earlier as (partition by client_id order by place)), \
+         waiting as ( \
+           select client_id, count(*) as count, sum(bytes) as bytes from client_message where client_id = any($1) group by client_id), \
+         fitting as ( \
+           select letter.* from letter left join waiting using (client_id) \
+           where coalesce(waiting.count, 0) + number <= $5 and coalesce(waiting.bytes, 0) + total <= $6), \
          bumped as ( \
            update client set message_seq = message_seq + many.count \
-           from (select client_id, count(*) as count from letter group by client_id) as many \
+           from (select client_id, count(*) as count from fitting group by client_id) as many \
            where client.id = many.client_id returning client.id, client.message_seq - many.count as base) \
-         insert into client_message (client_id, seq, id, kind, body) \
-         select client_id, base + number, letter.id, kind, body::json from letter join bumped on bumped.id = client_id",
+         insert into client_message (client_id, seq, id, kind, body, bytes) \
+         select client_id, base + number, fitting.id, kind, body::json, bytes from fitting join bumped on bumped.id = client_id \
+         returning id",
     )
     .bind(&clients)
     .bind(&ids)
     .bind(&kinds)
     .bind(&bodies)
-    .execute(&mut *tx)
+    .bind(WAITING_MAX)
+    .bind(WAITING_BYTES_MAX)
+    .fetch_all(&mut *tx)
     .await?;
-    for client in clients {
-        tx.tell(News::Client(client));
+    let (known, written): (HashSet<_>, HashSet<_>) = (known.into_iter().collect(), written.into_iter().collect());
+    let mut fates = Vec::with_capacity(group.len());
+    for (client, id) in clients.iter().zip(&ids) {
+        let is_written = written.contains(id);
+        if is_written {
+            tx.tell(News::Client(*client));
+        }
+        let is_dropped = !is_written && known.contains(client);
+        fates.push(if is_dropped { Fate::Dropped } else { Fate::Delivered });
     }
-    tx.commit().await
+    tx.commit().await?;
+    Ok(fates)
 }

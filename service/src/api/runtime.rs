@@ -133,9 +133,8 @@ async fn try_command(app: &App, caller: &Caller, command: FromRuntime) -> Result
     match command {
         FromRuntime::RespondClient(body) => {
             assigned(body.client_id).await?;
-            app.mail
-                .send(app, &[body.client_id], &Produced { message: body.message }.into())
-                .await
+            let message = Produced { message: body.message };
+            must_fit(app.mail.send(app, &[body.client_id], &message.into()).await?)
         }
         FromRuntime::MulticastMessage(body) => {
             let mut clients = body.clients;
@@ -145,9 +144,10 @@ async fn try_command(app: &App, caller: &Caller, command: FromRuntime) -> Result
             if found.len() != clients.len() {
                 return Err(Error::not_found("client", "of the list"));
             }
-            app.mail
-                .send(app, &clients, &Produced { message: body.message }.into())
-                .await
+            let message = Produced { message: body.message };
+            let dropped = app.mail.send(app, &clients, &message.into()).await?;
+            note_dropped(caller, dropped);
+            Ok(())
         }
         FromRuntime::BroadcastMessage(body) => {
             let clients: Vec<ClientId> = runtime::assigned(app, caller.id, None)
@@ -155,9 +155,10 @@ async fn try_command(app: &App, caller: &Caller, command: FromRuntime) -> Result
                 .into_iter()
                 .map(|(client, ..)| client)
                 .collect();
-            app.mail
-                .send(app, &clients, &Produced { message: body.message }.into())
-                .await
+            let message = Produced { message: body.message };
+            let dropped = app.mail.send(app, &clients, &message.into()).await?;
+            note_dropped(caller, dropped);
+            Ok(())
         }
         FromRuntime::SetProfile(body) => {
             let (_, user, stage) = assigned(body.client_id).await?;
@@ -189,8 +190,26 @@ async fn try_command(app: &App, caller: &Caller, command: FromRuntime) -> Result
                 web_socket_config: None,
                 runtime_id: Some(caller.id),
             };
-            app.mail.send(app, &[body.client_id], &message.into()).await
+            must_fit(app.mail.send(app, &[body.client_id], &message.into()).await?)
         }
+    }
+}
+
+/// What was for one client and was dropped could not be carried out.
+fn must_fit(dropped: usize) -> Result<()> {
+    if dropped == 0 {
+        return Ok(());
+    }
+    Err(Error::Conflict(
+        "too many messages wait for the client, which does not fetch them".into(),
+    ))
+}
+
+/// What was for many is carried out for those who listen: a game that speaks to everybody many times a second is not told
+/// each time of one who does not.
+fn note_dropped(caller: &Caller, dropped: usize) {
+    if dropped > 0 {
+        tracing::debug!(runtime.id = %caller.id, dropped, "clients that do not fetch their messages were left out");
     }
 }
 

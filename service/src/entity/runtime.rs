@@ -1,5 +1,7 @@
 //! Runtimes: one running game server each, its commands and who is in it.
 
+use std::collections::HashMap;
+
 use omgservers_protocol::Json;
 use omgservers_protocol::id::{
     ClientId, CommandId, DeploymentId, HostId, LocalRunId, MatchId, PoolId, ProjectId, RuntimeId, StageId, TenantId,
@@ -23,6 +25,16 @@ use crate::{App, attempts, auth};
 
 /// Commands in one reply; the rest comes with the next.
 const REPLY_MAX: i64 = 256;
+/// Bytes in one reply, up to the command that passes it.
+const REPLY_BYTES_MAX: i64 = 2 << 20;
+/// Commands that wait for a runtime, and their bytes, beyond which messages of players stay where they are.
+const WAITING_MAX: i64 = 1_024;
+const WAITING_BYTES_MAX: i64 = 8 << 20;
+/// A runtime for which so much waits takes nothing: it has ended, and its players are placed anew.
+const STUCK_MAX: i64 = 8 * WAITING_MAX;
+const STUCK_BYTES_MAX: i64 = 8 * WAITING_BYTES_MAX;
+/// Clients that are told at a time that there is room again.
+const WOKEN_MAX: i64 = 64;
 
 /// Life of a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +110,8 @@ async fn append(app: &App, tx: &mut Tx, runtime: RuntimeId, commands: &[ToRuntim
     let bodies: Vec<String> = commands.iter().map(|command| command.body().get().to_owned()).collect();
     sqlx::query(
         "with bumped as (update runtime set command_seq = command_seq + $5 where id = $1 returning command_seq - $5 as base) \
-         insert into runtime_command (runtime_id, seq, id, kind, body) \
-         select $1, base + place, new.id, new.kind, new.body::json \
+         insert into runtime_command (runtime_id, seq, id, kind, body, bytes) \
+         select $1, base + place, new.id, new.kind, new.body::json, octet_length(new.body) \
          from bumped, unnest($2::bigint[], $3::text[], $4::text[]) with ordinality as new (id, kind, body, place)",
     )
     .bind(runtime)
@@ -361,11 +373,14 @@ pub async fn caller(app: &App, id: RuntimeId) -> Result<Caller> {
 /// Forgets what was acknowledged and returns what was not heard. The first one makes the runtime ready.
 pub async fn interchange(app: &App, id: RuntimeId, consumed: &[CommandId], ready: bool) -> Result<Vec<RuntimeCommand>> {
     let mut tx = app.db.begin(id.get()).await?;
-    let row: Option<(String, bool)> = sqlx::query_as("select state, deleted is not null from runtime where id = $1")
-        .bind(id)
-        .fetch_optional(&mut *tx)
-        .await?;
-    let (state, deleted) = row.ok_or(Error::RuntimeGone)?;
+    let row: Option<(String, bool, bool)> = sqlx::query_as(
+        "select state, deleted is not null, exists (select 1 from runtime_assignment \
+         where runtime_id = $1 and waiting_since is not null) from runtime where id = $1",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let (state, deleted, somebody_waits) = row.ok_or(Error::RuntimeGone)?;
     if deleted || State::parse(&state) == State::Ended {
         return Err(Error::RuntimeGone);
     }
@@ -389,13 +404,25 @@ pub async fn interchange(app: &App, id: RuntimeId, consumed: &[CommandId], ready
             .await?;
     }
     let rows: Vec<(CommandId, String, String, OffsetDateTime)> = sqlx::query_as(
-        "select id, kind, body::text, created from runtime_command where runtime_id = $1 order by seq limit $2",
+        "select id, kind, body::text, created from ( \
+           select id, kind, body, created, seq, sum(bytes) over (order by seq) - bytes as before \
+           from (select id, kind, body, created, bytes, seq from runtime_command where runtime_id = $1 order by seq limit $2) as first \
+         ) as counted where before < $3 order by seq",
     )
     .bind(id)
     .bind(REPLY_MAX)
+    .bind(REPLY_BYTES_MAX)
     .fetch_all(&mut *tx)
     .await?;
     tx.commit().await?;
+    // Whoever begins to wait at this moment is found by one of the next calls: a full queue is taken in several. And where
+    // nothing is left to take, somebody made room and ended before it said so.
+    if somebody_waits
+        && (!consumed.is_empty() || rows.is_empty())
+        && let Err(cause) = wake_waiting(app, id).await
+    {
+        tracing::warn!(runtime.id = %id, error = %cause, "players whose messages wait were not told yet");
+    }
     let commands = rows.into_iter().filter_map(|(command, kind, body, created)| {
         let created = timestamp(created);
         Some(RuntimeCommand {
@@ -412,17 +439,56 @@ pub async fn interchange(app: &App, id: RuntimeId, consumed: &[CommandId], ready
     Ok(commands.collect())
 }
 
+/// Tells clients whose messages wait that there is room again, those who wait longest first. Each stops to wait when all of
+/// its messages are here.
+async fn wake_waiting(app: &App, id: RuntimeId) -> Result<()> {
+    let waiting: Vec<ClientId> = {
+        let mut tx = app.db.begin(id.get()).await?;
+        sqlx::query_scalar(
+            "select client_id from runtime_assignment where runtime_id = $1 and waiting_since is not null \
+             order by waiting_since limit $2",
+        )
+        .bind(id)
+        .bind(WOKEN_MAX)
+        .fetch_all(&mut *tx)
+        .await?
+    };
+    let mut shards: HashMap<Shard, Vec<ClientId>> = HashMap::new();
+    for client in waiting {
+        shards.entry(app.db.shard_of(client.get())).or_default().push(client);
+    }
+    for (shard, clients) in shards {
+        let mut tx = app.db.begin_in(shard).await?;
+        for client in clients {
+            event::append(&mut tx, Kind::Outgoing, client.get()).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
 /// Writes a client into its new runtime, with the command about it, unless a newer place is known there.
 pub async fn add_client(app: &App, client: ClientId, seat: &SeatView, profile: Json) -> Result<()> {
     let Some(place) = &seat.place else { return Ok(()) };
     let mut tx = app.db.begin(place.runtime.get()).await?;
-    let alive: Option<i32> =
-        sqlx::query_scalar("select 1 from runtime where id = $1 and deleted is null and state <> 'ENDED' for update")
+    // Counted by what was there before the lock: near enough for a bound that nobody should come near.
+    let waiting: Option<(i64, i64)> = sqlx::query_as(
+        "select (select count(*) from runtime_command where runtime_id = $1), \
+           (select coalesce(sum(bytes), 0) from runtime_command where runtime_id = $1) \
+         from runtime where id = $1 and deleted is null and state <> 'ENDED' for update",
+    )
+    .bind(place.runtime)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some((rows, bytes)) = waiting else { return Ok(()) };
+    if rows >= STUCK_MAX || bytes >= STUCK_BYTES_MAX {
+        tracing::warn!(runtime.id = %place.runtime, commands = rows, bytes, "a runtime takes no commands");
+        sqlx::query("update runtime set state = 'ENDED', reason = 'the game server took no commands' where id = $1")
             .bind(place.runtime)
-            .fetch_optional(&mut *tx)
+            .execute(&mut *tx)
             .await?;
-    if alive.is_none() {
-        return Ok(());
+        event::append(&mut tx, Kind::Runtime, place.runtime.get()).await?;
+        return tx.commit().await;
     }
     let done = sqlx::query(
         "insert into runtime_assignment (runtime_id, client_id, user_id, stage_id, generation) values ($1, $2, $3, $4, $5) \
@@ -495,7 +561,9 @@ pub async fn assigned(
     .await?)
 }
 
-/// Turns messages of a player into commands, each once, in order. `None`: the runtime does not know the client yet.
+/// Turns messages of a player into commands, each once, in order, as many as there is room for: up to which one. The rest
+/// waits, and is announced when the runtime has taken some ([`wake_waiting`]). `None`: none of them, there is no room or the
+/// runtime does not know the client yet.
 pub async fn forward(
     app: &App,
     runtime: RuntimeId,
@@ -510,16 +578,31 @@ pub async fn forward(
     if alive.is_none() {
         return Ok(None);
     }
-    let forwarded: Option<i64> =
-        sqlx::query_scalar("select forwarded from runtime_assignment where runtime_id = $1 and client_id = $2")
-            .bind(runtime)
-            .bind(client)
-            .fetch_optional(&mut *tx)
-            .await?;
-    let Some(forwarded) = forwarded else { return Ok(None) };
-    let newest = messages.iter().map(|(seq, _)| *seq).max().unwrap_or(forwarded);
+    let row: Option<(i64, bool, i64, i64)> = sqlx::query_as(
+        "select forwarded, waiting_since is not null, queue.rows, queue.bytes from runtime_assignment, \
+           (select count(*) as rows, coalesce(sum(bytes), 0) as bytes from runtime_command where runtime_id = $1) as queue \
+         where runtime_id = $1 and client_id = $2",
+    )
+    .bind(runtime)
+    .bind(client)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some((forwarded, was_waiting, rows, bytes)) = row else {
+        return Ok(None);
+    };
+    let mut queue = Waiting { rows, bytes };
+    let mut newest = forwarded;
+    let mut waits = false;
     let mut commands: Vec<ToRuntime> = Vec::new();
-    for (_, data) in messages.iter().filter(|(seq, _)| *seq > forwarded) {
+    for (seq, data) in messages {
+        if *seq <= forwarded {
+            continue;
+        }
+        if !queue.take(data.len()) {
+            waits = true;
+            break;
+        }
+        newest = *seq;
         if let Ok(message) = serde_json::value::RawValue::from_string(data.clone()) {
             commands.push(
                 HandleMessage {
@@ -530,22 +613,68 @@ pub async fn forward(
             );
         }
     }
+    if newest > forwarded || waits || was_waiting {
+        sqlx::query(
+            "update runtime_assignment set forwarded = $3, waiting_since = case when $4 then now() end \
+             where runtime_id = $1 and client_id = $2",
+        )
+        .bind(runtime)
+        .bind(client)
+        .bind(newest)
+        .bind(waits)
+        .execute(&mut *tx)
+        .await?;
+    }
     if !commands.is_empty() {
-        sqlx::query("update runtime_assignment set forwarded = $3 where runtime_id = $1 and client_id = $2")
-            .bind(runtime)
-            .bind(client)
-            .bind(newest)
-            .execute(&mut *tx)
-            .await?;
         append(app, &mut tx, runtime, &commands).await?;
     }
     tx.commit().await?;
-    Ok(Some(newest))
+    // What was here already is done with, too.
+    let known = messages.iter().map(|(seq, _)| *seq).filter(|seq| *seq <= newest).max();
+    Ok(known)
 }
 
-/// Tells the runtime that one of its commands could not be carried out.
+/// What waits for a runtime, counted under its row's lock.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    rows: i64,
+    bytes: i64,
+}
+
+impl Waiting {
+    async fn of(tx: &mut Tx, runtime: RuntimeId) -> Result<Self> {
+        let (rows, bytes): (i64, i64) =
+            sqlx::query_as("select count(*), coalesce(sum(bytes), 0) from runtime_command where runtime_id = $1")
+                .bind(runtime)
+                .fetch_one(&mut **tx)
+                .await?;
+        Ok(Self { rows, bytes })
+    }
+
+    /// Counts one more in if there is room.
+    fn take(&mut self, bytes: usize) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.rows >= WAITING_MAX || self.bytes.saturating_add(bytes) > WAITING_BYTES_MAX {
+            return false;
+        }
+        self.rows += 1;
+        self.bytes += bytes;
+        true
+    }
+}
+
+/// Tells the runtime that one of its commands could not be carried out, unless it does not listen.
 pub async fn tell(app: &App, runtime: RuntimeId, command: ToRuntime) -> Result<()> {
     let mut tx = app.db.begin(runtime.get()).await?;
+    sqlx::query("select 1 from runtime where id = $1 for update")
+        .bind(runtime)
+        .execute(&mut *tx)
+        .await?;
+    let mut queue = Waiting::of(&mut tx, runtime).await?;
+    if !queue.take(command.body().get().len()) {
+        // Whoever calls has written it to the log.
+        return Ok(());
+    }
     append(app, &mut tx, runtime, &[command]).await?;
     tx.commit().await
 }
