@@ -536,3 +536,43 @@ async fn replies_to_a_runtime_have_a_bound_in_bytes() {
     }
     stage.installation.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_an_earlier_start_is_refused() {
+    let stage = Stage::open(Options::default()).await;
+    let (first, earlier) = {
+        let start = stage.start().await;
+        let game = stage.log_in(&start).await;
+        (start, game)
+    };
+    let loading = |commands: Vec<Json>| runtime::Interchange {
+        outgoing_commands: commands,
+        ready: Some(false),
+        ..runtime::Interchange::default()
+    };
+    earlier
+        .interchange(loading(Vec::new()))
+        .await
+        .expect("it is the only start");
+    // The machine says that it runs nothing: a new start is begun.
+    let second = stage.start().await;
+    assert_eq!((first.id, first.generation + 1), (second.id, second.generation));
+    stage.keep(&second);
+    let game = stage.log_in(&second).await;
+    let stop = to_json(&json!({"qualifier": "STOP_MATCHMAKING", "body": {}}));
+    for commands in [Vec::new(), vec![stop]] {
+        match earlier.interchange(loading(commands)).await {
+            Err(CallError::Refused { status, qualifier, .. }) => {
+                assert_eq!(
+                    (status, qualifier),
+                    (401, omgservers_protocol::Qualifier::WrongCredentials)
+                );
+            }
+            other => panic!("it was not refused: {other:?}"),
+        }
+    }
+    let received = game.interchange(loading(Vec::new())).await.expect("the newest start");
+    let commands: Vec<&str> = received.iter().map(|command| command.qualifier.as_str()).collect();
+    assert_eq!(commands, ["INIT_RUNTIME"], "nothing of the earlier one was carried out");
+    stage.installation.stop().await;
+}

@@ -20,7 +20,7 @@ pub struct Claims {
     /// Unique: a WebSocket token is good for one connection.
     pub jti: String,
     pub groups: Vec<Role>,
-    /// How often the user's password had changed: after a change older tokens are refused.
+    /// How often the user's password had changed, or the runtime was started: tokens of an older one are refused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,13 @@
 //! Operations of runtimes and dispatchers.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
 use omgservers_protocol::Json as Raw;
 use omgservers_protocol::call::{Empty, RawToken};
 use omgservers_protocol::dispatcher::{self, RoomEvent};
-use omgservers_protocol::id::ClientId;
+use omgservers_protocol::id::{ClientId, RuntimeId};
 use omgservers_protocol::message::{CommandFailed, ConnectionUpgraded, FromRuntime, Produced, Protocol};
 use omgservers_protocol::runtime::{CreateToken, Interchange, Interchanged, RuntimeTokens};
 use omgservers_protocol::token::Keys;
@@ -37,13 +39,13 @@ pub(super) async fn create_token(
 
 pub(super) async fn interchange(
     State(app): State<App>,
-    caller: Runtime,
+    caller: Start,
     Body(call): Body<Interchange>,
 ) -> Result<Json<Interchanged>> {
     check_lists(call.outgoing_commands.len(), call.consumed_commands.len())?;
-    let id = caller.runtime_id;
+    let Start { id, generation } = caller;
     if !call.outgoing_commands.is_empty() {
-        let caller = runtime::caller(&app, id).await?;
+        let caller = runtime::caller(&app, id, generation).await?;
         for element in &call.outgoing_commands {
             carry_out(&app, &caller, element).await?;
         }
@@ -54,7 +56,7 @@ pub(super) async fn interchange(
     loop {
         let mut notified = std::pin::pin!(listener.notified());
         notified.as_mut().enable();
-        let commands = runtime::interchange(&app, id, consumed, call.ready != Some(false)).await?;
+        let commands = runtime::interchange(&app, id, generation, consumed, call.ready != Some(false)).await?;
         let now = Instant::now();
         if !commands.is_empty() || now >= deadline || app.stopping.is_cancelled() {
             return Ok(Json(Interchanged {
@@ -67,6 +69,27 @@ pub(super) async fn interchange(
             () = app.stopping.cancelled() => {}
             () = tokio::time::sleep_until(deadline.min(now + LOOK_AGAIN)) => {}
         }
+    }
+}
+
+/// The start of a runtime that calls: tokens of an earlier one are not good any more.
+pub(super) struct Start {
+    id: RuntimeId,
+    generation: i64,
+}
+
+impl FromRequestParts<App> for Start {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let Runtime { runtime_id: id } = Runtime::from_request_parts(parts, app).await?;
+        let header = parts.headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+        let token = header
+            .and_then(|text| text.split_once(' '))
+            .map_or("", |(_, token)| token);
+        // It was verified a moment ago and is remembered.
+        let generation = app.tokens.caller(token)?.epoch;
+        Ok(Self { id, generation })
     }
 }
 

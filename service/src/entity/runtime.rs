@@ -329,17 +329,19 @@ pub async fn on_host(app: &App, shard: Shard, host: HostId) -> Result<Vec<(Runti
 
 /// Tokens for the right password.
 pub async fn log_in(app: &App, from: Address, id: RuntimeId, password: &Text) -> Result<RuntimeTokens> {
-    let hash: Option<Option<String>> = {
+    let row: Option<(Option<String>, i64)> = {
         let mut tx = app.db.begin(id.get()).await?;
-        sqlx::query_scalar("select password_hash from runtime where id = $1 and deleted is null")
+        sqlx::query_as("select password_hash, generation from runtime where id = $1 and deleted is null")
             .bind(id)
             .fetch_optional(&mut *tx)
             .await?
     };
-    let hash = hash.flatten().ok_or_else(|| Error::not_found("runtime", id))?;
+    let (hash, generation) = row
+        .and_then(|(hash, generation)| Some((hash?, generation)))
+        .ok_or_else(|| Error::not_found("runtime", id))?;
     attempts::check_password(app, id.get(), from, password.as_str(), &hash).await?;
     Ok(RuntimeTokens {
-        api_token: app.tokens.for_runtime(id),
+        api_token: app.tokens.for_start(id, generation),
         ws_token: app.tokens.for_runtime_socket(id),
     })
 }
@@ -352,16 +354,29 @@ pub struct Caller {
     pub is_lobby: bool,
 }
 
-/// The runtime that calls, unless it is gone.
-pub async fn caller(app: &App, id: RuntimeId) -> Result<Caller> {
+/// Refuses a token that is not of the runtime's newest start. One from before tokens told their start is good for the
+/// first.
+fn check_start(token: i64, newest: i64) -> Result<()> {
+    if token == newest || (token == 0 && newest == 1) {
+        return Ok(());
+    }
+    Err(Error::WrongCredentials(
+        "the token is of an earlier start of the runtime",
+    ))
+}
+
+/// The runtime that calls, unless it is gone. `start` is that of its token.
+pub async fn caller(app: &App, id: RuntimeId, start: i64) -> Result<Caller> {
     let mut tx = app.db.begin(id.get()).await?;
-    let row: Option<(DeploymentId, MatchId, String)> = sqlx::query_as(
-        "select deployment_id, venue_id, qualifier from runtime where id = $1 and deleted is null and state <> 'ENDED'",
+    let row: Option<(DeploymentId, MatchId, String, i64)> = sqlx::query_as(
+        "select deployment_id, venue_id, qualifier, generation from runtime \
+         where id = $1 and deleted is null and state <> 'ENDED'",
     )
     .bind(id)
     .fetch_optional(&mut *tx)
     .await?;
-    let (deployment, venue, qualifier) = row.ok_or(Error::RuntimeGone)?;
+    let (deployment, venue, qualifier, generation) = row.ok_or(Error::RuntimeGone)?;
+    check_start(start, generation)?;
     Ok(Caller {
         id,
         deployment,
@@ -370,20 +385,28 @@ pub async fn caller(app: &App, id: RuntimeId) -> Result<Caller> {
     })
 }
 
-/// Forgets what was acknowledged and returns what was not heard. The first one makes the runtime ready.
-pub async fn interchange(app: &App, id: RuntimeId, consumed: &[CommandId], ready: bool) -> Result<Vec<RuntimeCommand>> {
+/// Forgets what was acknowledged and returns what was not heard. The first one makes the runtime ready. `start` is that of
+/// the caller's token.
+pub async fn interchange(
+    app: &App,
+    id: RuntimeId,
+    start: i64,
+    consumed: &[CommandId],
+    ready: bool,
+) -> Result<Vec<RuntimeCommand>> {
     let mut tx = app.db.begin(id.get()).await?;
-    let row: Option<(String, bool, bool)> = sqlx::query_as(
-        "select state, deleted is not null, exists (select 1 from runtime_assignment \
+    let row: Option<(String, bool, i64, bool)> = sqlx::query_as(
+        "select state, deleted is not null, generation, exists (select 1 from runtime_assignment \
          where runtime_id = $1 and waiting_since is not null) from runtime where id = $1",
     )
     .bind(id)
     .fetch_optional(&mut *tx)
     .await?;
-    let (state, deleted, somebody_waits) = row.ok_or(Error::RuntimeGone)?;
+    let (state, deleted, generation, somebody_waits) = row.ok_or(Error::RuntimeGone)?;
     if deleted || State::parse(&state) == State::Ended {
         return Err(Error::RuntimeGone);
     }
+    check_start(start, generation)?;
     app.activity.touch_runtime(id);
     if ready && State::parse(&state) != State::Ready {
         let done = sqlx::query(
