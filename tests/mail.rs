@@ -576,3 +576,86 @@ async fn the_token_of_an_earlier_start_is_refused() {
     assert_eq!(commands, ["INIT_RUNTIME"], "nothing of the earlier one was carried out");
     stage.installation.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_has_a_few_clients_of_a_stage_and_the_newest_stay() {
+    let stage = Stage::open(Options {
+        databases: 2,
+        ..Options::default()
+    })
+    .await;
+    let start = stage.start().await;
+    stage.keep(&start);
+    let mut game = stage.log_in(&start).await;
+    game.say(&[]).await;
+    let user = stage.sign_up().await;
+    let mut guests = Vec::new();
+    for _ in 0..4 {
+        guests.push(stage.join(&user).await);
+    }
+    let other = stage.guest().await;
+    let ended = async |guest: &Guest| {
+        let messages = guest.read().await;
+        let last = messages
+            .last()
+            .filter(|message| message.qualifier == "DISCONNECTION_REASON_MESSAGE");
+        last.map(|message| message.body.get().to_owned())
+    };
+    for guest in guests.iter().chain([&other]) {
+        assert_eq!(ended(guest).await, None);
+    }
+    // Also one whose messages are not fetched is told.
+    let commands: Vec<Value> = (0..1_024).map(|number| respond(&guests[0], number, 10)).collect();
+    guests[0].wait_for_the_lobby().await;
+    game.say(&commands).await;
+    game.say(&commands[..100]).await;
+    guests.push(stage.join(&user).await);
+    let last = guests[0].take_all().await.pop().expect("messages");
+    assert_eq!(
+        (last.qualifier.as_str(), last.body.get()),
+        ("DISCONNECTION_REASON_MESSAGE", r#"{"reason":"CLIENT_INACTIVITY"}"#)
+    );
+    for guest in guests[1..].iter().chain([&other]) {
+        assert_eq!(ended(guest).await, None);
+    }
+    // The runtime hears that it left.
+    let left = async {
+        loop {
+            let heard = game.take().await.iter().any(|command| {
+                command.qualifier == "DELETE_CLIENT" && command.body.get().contains(&guests[0].id.to_string())
+            });
+            if heard {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(harness::DEADLINE, left)
+        .await
+        .expect("the runtime is told");
+    // Those that are gone by themselves make room: nobody is ended for them.
+    for guest in &guests[2..] {
+        game.say(&[json!({"qualifier": "KICK_CLIENT", "body": {"client_id": guest.id}})])
+            .await;
+    }
+    for _ in 0..3 {
+        guests.push(stage.join(&user).await);
+    }
+    assert_eq!(ended(&guests[1]).await, None, "four are living");
+    // Many at once are not more.
+    let crowd = futures_util::future::join_all((0..20).map(|_| stage.join(&user))).await;
+    assert!(ended(&guests[1]).await.is_some());
+    let app = stage.installation.services[0].app();
+    let mut living = 0;
+    for shard in app.db.shards() {
+        let mut tx = app.db.begin_in(shard).await.expect("a transaction");
+        let here: i64 = sqlx::query_scalar("select count(*) from client where deleted is null and id <> $1")
+            .bind(other.id.get())
+            .fetch_one(&mut *tx)
+            .await
+            .expect("a count");
+        living += here;
+    }
+    assert_eq!(living, 4);
+    assert_eq!(crowd.len(), 20);
+    stage.installation.stop().await;
+}

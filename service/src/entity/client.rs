@@ -26,19 +26,11 @@ const REPLY_BYTES_MAX: i64 = 2 << 20;
 /// Messages of a player that wait for a runtime, and their bytes; more are refused.
 const OUTGOING_MAX: usize = 256;
 const OUTGOING_BYTES_MAX: usize = 1 << 20;
+/// Clients of one user on one stage; of more, the oldest are ended.
+const CLIENTS_MAX: usize = 4;
 
 /// A client of the stage's newest deployment.
 pub async fn create(app: &App, user: UserId, target: &Target) -> Result<ClientId> {
-    let mut tx = app.db.begin(user.get()).await?;
-    sqlx::query("insert into player (id, user_id, tenant_id, stage_id) values ($1, $2, $3, $4) on conflict on constraint player_once do nothing")
-        .bind(app.ids.mint::<PlayerId>())
-        .bind(user)
-        .bind(target.tenant)
-        .bind(target.stage)
-        .execute(&mut *tx)
-        .await?;
-    tx.commit().await?;
-
     let id: ClientId = app.ids.mint();
     let mut tx = app.db.begin(id.get()).await?;
     sqlx::query("insert into client (id, user_id, tenant_id, stage_id, deployment_id) values ($1, $2, $3, $4, $5)")
@@ -67,7 +59,59 @@ pub async fn create(app: &App, user: UserId, target: &Target) -> Result<ClientId
     .await?;
     event::append(&mut tx, Kind::Client, id.get()).await?;
     tx.commit().await?;
+
+    // After the client is there, so that whoever makes the next one finds it. Should we end in between, nobody knows of this
+    // one, and it goes like everybody who does not call.
+    let mut tx = app.db.begin(user.get()).await?;
+    let clients: Vec<ClientId> = sqlx::query_scalar(
+        "insert into player (id, user_id, tenant_id, stage_id, clients) values ($1, $2, $3, $4, array[$5::bigint]) \
+         on conflict on constraint player_once do update set clients = player.clients || excluded.clients returning clients",
+    )
+    .bind(app.ids.mint::<PlayerId>())
+    .bind(user)
+    .bind(target.tenant)
+    .bind(target.stage)
+    .bind(id)
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    if clients.len() > CLIENTS_MAX {
+        end_oldest(app, user, target.stage, &clients).await?;
+    }
     Ok(id)
+}
+
+/// Ends the oldest of a player's clients beyond those that may live, and forgets those that do not.
+async fn end_oldest(app: &App, user: UserId, stage: StageId, clients: &[ClientId]) -> Result<()> {
+    let mut living = Vec::new();
+    let mut gone = Vec::new();
+    for id in clients {
+        let deleted: Option<(bool,)> = app.db.read_row("deleted is not null", "client", id.get()).await?;
+        match deleted {
+            Some((false,)) => living.push(*id),
+            _ => gone.push(*id),
+        }
+    }
+    let excess = living.len().saturating_sub(CLIENTS_MAX);
+    for id in living.drain(..excess) {
+        let mut tx = app.db.begin(id.get()).await?;
+        // Whoever makes new ones has left it.
+        delete(app, &mut tx, id, Some(DisconnectReason::ClientInactivity)).await?;
+        tx.commit().await?;
+        gone.push(id);
+    }
+    let mut tx = app.db.begin(user.get()).await?;
+    sqlx::query(
+        "update player set clients = coalesce((select array_agg(one order by place) \
+         from unnest(clients) with ordinality as living (one, place) where one <> all($3)), '{}') \
+         where user_id = $1 and stage_id = $2",
+    )
+    .bind(user)
+    .bind(stage)
+    .bind(&gone)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
 }
 
 /// Appends a message of the platform in the caller's transaction; its order is taken under the client's row lock. It always
@@ -557,13 +601,18 @@ pub async fn set_profile(app: &App, user: UserId, stage: StageId, profile: &Json
         text => text,
     };
     let mut tx = app.db.begin(user.get()).await?;
-    sqlx::query("update player set profile = $3::text::json where user_id = $1 and stage_id = $2")
+    let done = sqlx::query("update player set profile = $3::text::json where user_id = $1 and stage_id = $2")
         .bind(user)
         .bind(stage)
         .bind(text)
         .execute(&mut *tx)
         .await?;
-    tx.commit().await
+    tx.commit().await?;
+    // It is written a moment after its first client.
+    if done.rows_affected() == 0 {
+        return Err(Error::not_found("player", user));
+    }
+    Ok(())
 }
 
 /// Forgets who played on these stages, a batch of them. Says whether there may be more.
