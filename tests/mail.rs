@@ -11,6 +11,7 @@ use omgservers_protocol::text::Text;
 use omgservers_protocol::w1::{PlayerMessage, RuntimeCommand};
 use omgservers_protocol::{Json, developer as dev, player, runtime};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 fn text(value: impl ToString) -> Text {
     Text::new(value.to_string()).expect("a short text")
@@ -28,6 +29,19 @@ struct Start {
     id: RuntimeId,
     generation: i64,
     password: String,
+}
+
+/// Says what runs on the machine.
+struct Keeper {
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Keeper {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.expect("it does not panic");
+    }
 }
 
 impl Stage {
@@ -78,17 +92,22 @@ impl Stage {
     }
 
     /// From now on the machine says that it runs.
-    fn keep(&self, start: &Start) {
+    fn keep(&self, start: &Start) -> Keeper {
         let running = dev::LocalStart {
             runtime_id: start.id,
             generation: start.generation,
         };
         let (developer, call) = (self.studio.developer.clone(), self.running(vec![running]));
-        tokio::spawn(async move {
-            while developer.send(&call).await.is_ok() {
-                tokio::time::sleep(Duration::from_secs(1)).await;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            while !stopped.is_cancelled() && developer.send(&call).await.is_ok() {
+                tokio::time::timeout(Duration::from_secs(1), stopped.cancelled())
+                    .await
+                    .ok();
             }
         });
+        Keeper { stop, task }
     }
 
     async fn log_in(&self, start: &Start) -> Game {
@@ -297,6 +316,19 @@ async fn a_message_that_is_not_kept_is_not_acknowledged_and_arrives_once_when_se
     .await;
     heard.extend(game.hear(44).await.remove(&guest.id).expect("messages"));
     assert_eq!(heard, (0..300).collect::<Vec<i64>>());
+    // A runtime that listens soon makes room: then also more than fit are taken by one call.
+    let mut next = 300;
+    while guest.say(next..next + 300, 0).await != 200 {
+        eventually("there is room again", || async {
+            (guest.say(next..next + 300, 0).await == 200).then_some(())
+        })
+        .await;
+        game.hear(300).await;
+        next += 300;
+        assert!(next < 6_000, "no call was taken at once");
+    }
+    let heard = game.hear(300).await.remove(&guest.id).expect("messages");
+    assert_eq!(heard, (next..next + 300).collect::<Vec<i64>>());
     // Without numbers a repetition cannot be told from something new, so such a batch is kept whole or not at all.
     let unnumbered = |count: usize| {
         let message = json!({"qualifier": "CLIENT_OUTGOING_MESSAGE", "body": {"data": {"number": -1}}});
@@ -388,7 +420,7 @@ async fn a_runtime_that_takes_nothing_holds_its_players_up_and_they_go_on_when_i
 async fn a_runtime_that_never_takes_anything_ends_and_its_players_are_placed_anew() {
     let stage = Stage::open(Options::default()).await;
     let start = stage.start().await;
-    stage.keep(&start);
+    let keeper = stage.keep(&start);
     let game = stage.log_in(&start).await;
     game.say(&[]).await;
     let first = stage.guest().await;
@@ -413,11 +445,16 @@ async fn a_runtime_that_never_takes_anything_ends_and_its_players_are_placed_ane
     .expect("many commands");
     tx.commit().await.expect("a commit");
     let second = stage.guest().await;
-    let next = eventually("another start", || async {
-        let next = stage.start().await;
-        (next.id != start.id).then_some(next)
+    eventually("the runtime is gone", || async {
+        let call = runtime::Interchange::default();
+        let answer = game.interchange(call).await.err()?;
+        assert_eq!(answer.status(), Some(404), "{answer}");
+        Some(())
     })
     .await;
+    keeper.stop().await;
+    let next = stage.start().await;
+    assert_ne!(next.id, start.id);
     stage.keep(&next);
     stage.log_in(&next).await.say(&[]).await;
     for guest in [&first, &second] {

@@ -28,6 +28,9 @@ use crate::wake::News;
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);
 /// A held reply looks again so often, should a wake-up have been lost.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Messages for which there is no room are tried once more after this time. Old SDKs repeat a failed call at once, and few
+/// times: the runtime gets a moment each time.
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
 /// Largest message of a player.
 const MESSAGE_MAX: usize = 64 * 1_024;
 /// Most elements in one list of a call.
@@ -112,10 +115,18 @@ pub(super) async fn interchange(
         outgoing: &outgoing,
         consumed: &call.consumed_messages,
     };
+    let mut has_paused = false;
     loop {
         let mut notified = std::pin::pin!(listener.notified());
         notified.as_mut().enable();
-        let messages = client::interchange(&app, &exchange).await?;
+        let Some(messages) = client::interchange(&app, &exchange).await? else {
+            if has_paused {
+                return Err(Error::Unavailable("too many messages wait for the runtime, try again"));
+            }
+            has_paused = true;
+            tokio::time::sleep(ROOM_PAUSE).await;
+            continue;
+        };
         let now = Instant::now();
         if !messages.is_empty() || now >= deadline || app.stopping.is_cancelled() {
             let incoming_messages = messages.iter().map(to_raw).collect();

@@ -335,9 +335,9 @@ pub struct Exchange<'a> {
     pub consumed: &'a [MessageId],
 }
 
-/// Takes what the player says, forgets what it acknowledges, and returns what it has not heard. Where there is no room for
-/// everything that the player says, the rest is refused: what was kept is known by its number when it is sent again.
-pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Vec<PlayerMessage>> {
+/// Takes what the player says, forgets what it acknowledges, and returns what it has not heard. `None`: there was no room for
+/// everything that the player says. What was kept is known by its number when it is sent again.
+pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Option<Vec<PlayerMessage>>> {
     let id = exchange.client;
     let mut tx = app.db.begin(id.get()).await?;
     let row: Option<(UserId, Option<RuntimeId>, bool)> =
@@ -360,7 +360,7 @@ pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Vec<Playe
         app.activity.touch_client(id);
         if !exchange.outgoing.is_empty() && !accept(&mut tx, id, exchange.outgoing).await? {
             tx.commit().await?;
-            return Err(Error::Unavailable("too many messages wait for the runtime, try again"));
+            return Ok(None);
         }
     }
     let rows: Vec<(MessageId, String, String)> = sqlx::query_as(
@@ -383,7 +383,7 @@ pub async fn interchange(app: &App, exchange: &Exchange<'_>) -> Result<Vec<Playe
             .await?;
     }
     tx.commit().await?;
-    Ok(messages)
+    Ok(Some(messages))
 }
 
 /// The dialect W1 of stored messages. An upgrade is held back until the assignment before it was acknowledged: an old
