@@ -204,7 +204,7 @@ impl<'a> Caller<'a> {
         match role {
             Role::Developer => tokens.for_user(self.scene.studio.user, role, 0),
             Role::Player => self.scene.player_token.clone(),
-            Role::Runtime => tokens.for_runtime(self.scene.runtime),
+            Role::Runtime => tokens.for_runtime(self.scene.runtime, 0),
             // Nobody whose password could be changed.
             _ => tokens.for_user(UserId(77), role, 0),
         }

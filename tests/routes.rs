@@ -122,7 +122,7 @@ impl Scene {
             tokens.insert(role.as_str(), (role, app.tokens.for_user(some, role, 0)));
         }
         tokens.insert("player", (Role::Player, self.player_token.clone()));
-        tokens.insert("runtime", (Role::Runtime, app.tokens.for_runtime(RuntimeId(77))));
+        tokens.insert("runtime", (Role::Runtime, app.tokens.for_runtime(RuntimeId(77), 0)));
         let developer = app.tokens.for_user(self.studio.user, Role::Developer, 0);
         tokens.insert("developer", (Role::Developer, developer));
         tokens

@@ -113,13 +113,8 @@ impl Tokens {
         TOKEN_LIFE_S.max(self.player_life_s) + 60
     }
 
-    /// Of a runtime that was started once at most; see [`Self::for_start`].
-    pub fn for_runtime(&self, runtime: RuntimeId) -> String {
-        self.for_start(runtime, 0)
-    }
-
     /// `generation` is that of the runtime's start: tokens of an earlier one are refused.
-    pub fn for_start(&self, runtime: RuntimeId, generation: i64) -> String {
+    pub fn for_runtime(&self, runtime: RuntimeId, generation: i64) -> String {
         let claims = self.claims(
             Audience::Runtime,
             runtime.to_string(),

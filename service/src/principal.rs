@@ -143,6 +143,8 @@ principals!(
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {
     pub runtime_id: RuntimeId,
+    /// Of its start: tokens of an earlier one are not good any more.
+    pub generation: i64,
 }
 
 impl FromRequestParts<App> for Runtime {
@@ -160,6 +162,9 @@ impl FromRequestParts<App> for Runtime {
             .runtime_id
             .ok_or(Error::WrongCredentials("the token names no runtime"))?;
         app.limits.admit_user(runtime_id.get())?;
-        Ok(Self { runtime_id })
+        Ok(Self {
+            runtime_id,
+            generation: claims.epoch,
+        })
     }
 }

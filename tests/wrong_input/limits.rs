@@ -203,7 +203,7 @@ async fn free_documents_are_free_to_a_certain_depth() {
     let tokens = &installation.services[0].app().tokens;
     let (client, tenant, project) = (scene.client, scene.studio.tenant, scene.studio.project);
     let developer = tokens.for_user(scene.studio.user, Role::Developer, 0);
-    let runtime = tokens.for_runtime(scene.runtime);
+    let runtime = tokens.for_runtime(scene.runtime, 0);
     for (depth, expected) in [(50, 200), (200, 400), (100_000, 400)] {
         let deep = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
         let message = format!(

@@ -10,8 +10,10 @@ mod player;
 mod runtime;
 mod support;
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderName, StatusCode, header};
@@ -19,7 +21,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use omgservers_protocol::dispatcher::KEYS_ROUTE;
 use omgservers_protocol::{
     Call, admin as adm, developer as dev, dispatcher, player as play, runtime as run, support as sup, trace,
@@ -220,7 +222,7 @@ pub fn addresses() -> Vec<&'static str> {
 pub fn router(app: App) -> Router {
     let Routes { router, document, .. } = operations();
     let document = document.finish().to_json().expect("the document is plain data");
-    let document = axum::body::Bytes::from(document);
+    let document = Bytes::from(document);
     let mut router = router.route(KEYS_ROUTE, get(runtime::keys)).route(
         OPENAPI_ROUTE,
         get(|| async { ([(header::CONTENT_TYPE, "application/json")], document) }),
@@ -259,7 +261,8 @@ fn is_upload(request: &Request) -> bool {
     request.uri().path() == dev::UploadFilesArchive::ROUTE
 }
 
-/// Archives may be larger than everything else.
+/// Archives may be larger than everything else. What a handler did not read of a body because it refused the request is read
+/// away: the connection would be closed otherwise, under the next request of a proxy that keeps it open.
 async fn limit_body(
     axum::extract::State(app): axum::extract::State<App>,
     mut request: Request,
@@ -273,17 +276,36 @@ async fn limit_body(
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
-        read_away(request.into_body()).await;
+        read_away(request.into_body().into_data_stream()).await;
         return Error::TooLarge { limit }.into_response();
     }
     DefaultBodyLimit::max(limit).apply(&mut request);
-    next.run(request).await
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (head, body) = request.into_parts();
+    let body = Arc::new(Mutex::new(body.into_data_stream()));
+    let rest = || {
+        let body = body.clone();
+        let poll = move |context: &mut std::task::Context<'_>| {
+            let mut body = body.lock().unwrap_or_else(PoisonError::into_inner);
+            body.poll_next_unpin(context)
+        };
+        futures_util::stream::poll_fn(poll)
+    };
+    let response = next
+        .run(Request::from_parts(head, axum::body::Body::from_stream(rest())))
+        .await;
+    if response.status().is_client_error() {
+        read_away(rest()).await;
+    }
+    response
 }
 
 /// Reads a refused body to its end, within bounds: a sender that is cut off while it sends does not hear why.
-async fn read_away(body: axum::body::Body) {
+async fn read_away(mut stream: impl Stream<Item = std::result::Result<Bytes, axum::Error>> + Unpin) {
     let reading = async {
-        let (mut stream, mut bytes) = (body.into_data_stream(), 0);
+        let mut bytes = 0;
         while let Some(Ok(chunk)) = stream.next().await {
             bytes += chunk.len();
             if bytes > READ_AWAY_MAX {

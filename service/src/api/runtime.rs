@@ -1,13 +1,11 @@
 //! Operations of runtimes and dispatchers.
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
-use axum::http::header::AUTHORIZATION;
-use axum::http::request::Parts;
+use axum::extract::State;
 use omgservers_protocol::Json as Raw;
 use omgservers_protocol::call::{Empty, RawToken};
 use omgservers_protocol::dispatcher::{self, RoomEvent};
-use omgservers_protocol::id::{ClientId, RuntimeId};
+use omgservers_protocol::id::ClientId;
 use omgservers_protocol::message::{CommandFailed, ConnectionUpgraded, FromRuntime, Produced, Protocol};
 use omgservers_protocol::runtime::{CreateToken, Interchange, Interchanged, RuntimeTokens};
 use omgservers_protocol::token::Keys;
@@ -39,11 +37,14 @@ pub(super) async fn create_token(
 
 pub(super) async fn interchange(
     State(app): State<App>,
-    caller: Start,
+    caller: Runtime,
     Body(call): Body<Interchange>,
 ) -> Result<Json<Interchanged>> {
     check_lists(call.outgoing_commands.len(), call.consumed_commands.len())?;
-    let Start { id, generation } = caller;
+    let Runtime {
+        runtime_id: id,
+        generation,
+    } = caller;
     if !call.outgoing_commands.is_empty() {
         let caller = runtime::caller(&app, id, generation).await?;
         for element in &call.outgoing_commands {
@@ -69,27 +70,6 @@ pub(super) async fn interchange(
             () = app.stopping.cancelled() => {}
             () = tokio::time::sleep_until(deadline.min(now + LOOK_AGAIN)) => {}
         }
-    }
-}
-
-/// The start of a runtime that calls: tokens of an earlier one are not good any more.
-pub(super) struct Start {
-    id: RuntimeId,
-    generation: i64,
-}
-
-impl FromRequestParts<App> for Start {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let Runtime { runtime_id: id } = Runtime::from_request_parts(parts, app).await?;
-        let header = parts.headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-        let token = header
-            .and_then(|text| text.split_once(' '))
-            .map_or("", |(_, token)| token);
-        // It was verified a moment ago and is remembered.
-        let generation = app.tokens.caller(token)?.epoch;
-        Ok(Self { id, generation })
     }
 }
 

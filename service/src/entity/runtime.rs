@@ -341,7 +341,7 @@ pub async fn log_in(app: &App, from: Address, id: RuntimeId, password: &Text) ->
         .ok_or_else(|| Error::not_found("runtime", id))?;
     attempts::check_password(app, id.get(), from, password.as_str(), &hash).await?;
     Ok(RuntimeTokens {
-        api_token: app.tokens.for_start(id, generation),
+        api_token: app.tokens.for_runtime(id, generation),
         ws_token: app.tokens.for_runtime_socket(id),
     })
 }
