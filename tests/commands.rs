@@ -115,7 +115,7 @@ fn walk(terminal: &Terminal<'_>, base: &str) -> String {
     let version = terminal.variable("VERSION");
     // Without an image it cannot be deployed, and the refusal says so.
     let (code, _, err) = terminal.try_run(&["developer", "deployVersion", "acme", "shooter", "prod", &version]);
-    assert!(code == 1 && err.contains("has no image"), "{code}: {err}");
+    assert!(code == 1 && err.contains("with an image"), "{code}: {err}");
     terminal.run(&[
         "developer",
         "createImage",
