@@ -130,17 +130,19 @@ pub(crate) fn rich(scene: &Scene) -> Vec<(&'static str, Role, Value)> {
 struct Sent {
     operation: &'static str,
     body: Vec<u8>,
-    answer: Option<Answer>,
+    answer: reqwest::Result<Answer>,
 }
 
 impl Sent {
     /// Failures that are said to happen aside, nothing is the service's own fault.
     fn is_fine(&self) -> bool {
         match &self.answer {
-            None => false,
-            Some(answer) => {
+            Err(_) => false,
+            Ok(answer) => {
                 answer.status < 500
                     || answer.qualifier == "STAGE_IN_MAINTENANCE"
+                    // One archive of a user at a time.
+                    || (self.operation.ends_with("upload-files-archive") && answer.status == 503)
                     || (self.operation == "admin/ping-docker-host" && answer.status == 500)
             }
         }
@@ -152,8 +154,8 @@ impl std::fmt::Display for Sent {
         let body = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN_MAX)]);
         write!(f, "{} {body}\nanswered ", self.operation)?;
         match &self.answer {
-            Some(answer) => write!(f, "{} {}", answer.status, answer.body),
-            None => f.write_str("nothing"),
+            Ok(answer) => write!(f, "{} {}", answer.status, answer.body),
+            Err(cause) => write!(f, "nothing: {cause:?}"),
         }
     }
 }
@@ -258,12 +260,18 @@ async fn whatever_is_said_to_an_operation_is_no_failure_of_the_service() {
             async move {
                 let (mut accepted, mut failures) = (0, Vec::new());
                 for request in (first..first + SCENE_REQUESTS).step_by(CALLERS) {
-                    let mut random = StdRng::seed_from_u64(seed.wrapping_add(request as u64));
-                    let sent = caller.send(&mut random).await;
+                    let random = || StdRng::seed_from_u64(seed.wrapping_add(request as u64));
+                    let mut sent = caller.send(&mut random()).await;
+                    if sent.answer.is_err() {
+                        // A thousand connections a second are opened here, and one may be lost. A request that loses two is
+                        // at fault.
+                        println!("request {request} is sent again: {sent}");
+                        sent = caller.send(&mut random()).await;
+                    }
                     if !sent.is_fine() {
                         failures.push(format!("seed {seed}, request {request}: {sent}"));
                     }
-                    accepted += usize::from(sent.answer.is_some_and(|answer| answer.status == 200));
+                    accepted += usize::from(sent.answer.is_ok_and(|answer| answer.status == 200));
                     if begun.elapsed() >= LENGTH {
                         break;
                     }

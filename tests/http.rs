@@ -40,16 +40,14 @@ pub(crate) async fn try_post_form(
     token: Option<&str>,
     fields: &Value,
     file: (&str, Vec<u8>),
-) -> Option<Answer> {
-    try_answer(client().post(url).multipart(form(fields, file)), token)
-        .await
-        .ok()
+) -> reqwest::Result<Answer> {
+    try_answer(client().post(url).multipart(form(fields, file)), token).await
 }
 
 /// Whatever bytes, as JSON.
-pub(crate) async fn try_post_bytes(url: &str, token: Option<&str>, body: Vec<u8>) -> Option<Answer> {
+pub(crate) async fn try_post_bytes(url: &str, token: Option<&str>, body: Vec<u8>) -> reqwest::Result<Answer> {
     let request = client().post(url).header("content-type", "application/json").body(body);
-    try_answer(request, token).await.ok()
+    try_answer(request, token).await
 }
 
 /// A form of these fields and nothing else.

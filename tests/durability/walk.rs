@@ -162,7 +162,7 @@ impl Walk {
         async move {
             if is_form {
                 let file = ("version.zip", crate::routes::zip_with_a_file());
-                try_post_form(&url, Some(&token), &body, file).await
+                try_post_form(&url, Some(&token), &body, file).await.ok()
             } else {
                 try_post(&url, Some(&token), &body).await
             }
