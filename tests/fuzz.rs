@@ -142,7 +142,7 @@ impl Sent {
                 answer.status < 500
                     || answer.qualifier == "STAGE_IN_MAINTENANCE"
                     // One archive of a user at a time.
-                    || (self.operation.ends_with("upload-files-archive") && answer.status == 503)
+                    || (answer.status == 503 && answer.body.contains("on its way, try again"))
                     || (self.operation == "admin/ping-docker-host" && answer.status == 500)
             }
         }
