@@ -141,8 +141,8 @@ impl Sent {
             Ok(answer) => {
                 answer.status < 500
                     || answer.qualifier == "STAGE_IN_MAINTENANCE"
-                    // One archive of a user at a time.
-                    || (answer.status == 503 && answer.body.contains("on its way, try again"))
+                    // A few archives at a time, and one of each user.
+                    || (answer.status == 503 && answer.body.contains("way, try again"))
                     || (self.operation == "admin/ping-docker-host" && answer.status == 500)
             }
         }
