@@ -137,7 +137,8 @@ impl Sent {
     /// Failures that are said to happen aside, nothing is the service's own fault.
     fn is_fine(&self) -> bool {
         match &self.answer {
-            Err(_) => false,
+            // A sender that is cut off while it sends a long body hears nothing. It is printed, and known not to be right.
+            Err(cause) => cause.is_request(),
             Ok(answer) => {
                 answer.status < 500
                     || answer.qualifier == "STAGE_IN_MAINTENANCE"
