@@ -18,6 +18,9 @@ const RAW: [&str; 8] = [
 ];
 /// A text that stands for one of those until the document is written.
 const MARK: &str = "@raw";
+/// Bytes of a text that grows, and of a document as it is sent. Longer than any body may be, and shorter than what is read of
+/// one that is refused: who sends more than that is cut off.
+const BYTES_MAX: usize = 12 << 20;
 
 pub(super) struct Mutator {
     ids: Vec<Value>,
@@ -110,7 +113,10 @@ fn spoil(random: &mut StdRng, text: &mut String) {
         "\u{ffff}",
     ];
     match random.random_range(0..10) {
-        0 => *text = text.repeat(*[2, 70, 5_000].choose(random).expect("a number")),
+        0 => {
+            let times = *[2, 70, 5_000].choose(random).expect("a number");
+            *text = text.repeat(times.min(BYTES_MAX / text.len().max(1)));
+        }
         1 => *text = "x".repeat(*[64, 65, 513, 8_193, 1_000_000].choose(random).expect("a number")),
         2 => text.clear(),
         3 => {
@@ -163,6 +169,7 @@ pub(super) fn write(random: &mut StdRng, document: &Value) -> Vec<u8> {
         text = text.replacen(':', &format!(":{deep},\"b\":"), 1);
     }
     let mut written = text.into_bytes();
+    written.truncate(BYTES_MAX);
     if random.random_range(0..8) == 0 {
         bytes(random, &mut written);
     }

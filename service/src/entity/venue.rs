@@ -21,23 +21,33 @@ use crate::principal::Actor;
 const CELL_WAIT: Duration = Duration::from_secs(5);
 const CELL_LOOK: Duration = Duration::from_millis(25);
 
-/// The cell of a living deployment, locked.
-async fn open_cell(app: &App, id: DeploymentId) -> Result<(Tx, DeploymentConfig, bool)> {
+/// The cell of a deployment, locked. There is none before it is set up and after it is gone.
+async fn lock_cell(app: &App, id: DeploymentId) -> Result<Option<(Tx, DeploymentConfig, bool)>> {
+    let mut tx = app.db.begin(id.get()).await?;
+    let row: Option<(String, bool)> =
+        sqlx::query_as("select config::text, has_matchmaker from cell where deployment_id = $1 for update")
+            .bind(id)
+            .fetch_optional(&mut *tx)
+            .await?;
+    let Some((config, has_matchmaker)) = row else {
+        return Ok(None);
+    };
+    Ok(Some((tx, cell::parse(&config)?, has_matchmaker)))
+}
+
+/// The cell of a living deployment, locked; that of one that was made a moment ago is waited for.
+async fn open_cell(app: &App, by: &Actor, tenant: TenantId, id: DeploymentId) -> Result<(Tx, DeploymentConfig, bool)> {
     let begun = tokio::time::Instant::now();
     loop {
-        let mut tx = app.db.begin(id.get()).await?;
-        let row: Option<(String, bool)> =
-            sqlx::query_as("select config::text, has_matchmaker from cell where deployment_id = $1 for update")
-                .bind(id)
-                .fetch_optional(&mut *tx)
-                .await?;
-        if let Some((config, has_matchmaker)) = row {
-            return Ok((tx, cell::parse(&config)?, has_matchmaker));
+        let (mut tx, _) = deployment::for_deployer(app, by, tenant, id).await?;
+        deployment::alive(&mut tx, tenant, id).await?;
+        drop(tx);
+        if let Some(cell) = lock_cell(app, id).await? {
+            return Ok(cell);
         }
         if begun.elapsed() > CELL_WAIT {
             return Err(Error::Unavailable("the deployment is not set up yet, try again"));
         }
-        drop(tx);
         tokio::time::sleep(CELL_LOOK).await;
     }
 }
@@ -46,10 +56,7 @@ async fn open_cell(app: &App, id: DeploymentId) -> Result<(Tx, DeploymentConfig,
 pub async fn create_lobby(app: &App, by: &Actor, call: dev::CreateLobbyRequest) -> Result<()> {
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let id = call.deployment_id;
-    let (mut tx, _) = deployment::for_deployer(app, by, tenant, id).await?;
-    deployment::alive(&mut tx, tenant, id).await?;
-    drop(tx);
-    let (mut tx, config, _) = open_cell(app, id).await?;
+    let (mut tx, config, _) = open_cell(app, by, tenant, id).await?;
     let lobbies: i64 = sqlx::query_scalar(
         "select count(*) from venue where deployment_id = $1 and qualifier = 'LOBBY' and state <> 'GONE'",
     )
@@ -114,10 +121,7 @@ async fn end(tx: &mut Tx, venue: MatchId, reason: &str) -> Result<bool> {
 pub async fn create_matchmaker(app: &App, by: &Actor, call: dev::CreateMatchmakerRequest) -> Result<()> {
     let tenant = alias::resolve_tenant(app, &call.tenant).await?;
     let id = call.deployment_id;
-    let (mut tx, _) = deployment::for_deployer(app, by, tenant, id).await?;
-    deployment::alive(&mut tx, tenant, id).await?;
-    drop(tx);
-    let (mut tx, _, has_matchmaker) = open_cell(app, id).await?;
+    let (mut tx, _, has_matchmaker) = open_cell(app, by, tenant, id).await?;
     if has_matchmaker {
         return Ok(());
     }
@@ -161,10 +165,9 @@ pub async fn delete_matchmaker(app: &App, by: &Actor, call: dev::DeleteMatchmake
     let found = search(app, query, id.get()).await?;
     let (_, deployment, tenant) = found.ok_or_else(|| Error::not_found("matchmaker", id))?;
     drop(deployment::for_deployer(app, by, tenant, deployment).await?);
-    let (mut tx, _, has_matchmaker) = open_cell(app, deployment).await?;
-    if !has_matchmaker {
+    let Some((mut tx, _, true)) = lock_cell(app, deployment).await? else {
         return Ok(Deleted { deleted: false });
-    }
+    };
     sqlx::query("update cell set has_matchmaker = false where deployment_id = $1")
         .bind(deployment)
         .execute(&mut *tx)
