@@ -87,7 +87,7 @@ async fn an_archive_that_nobody_should_unpack_is_refused_at_the_door() {
             archive(&[("data", &noise(3 << 20))]),
             (413, "WRONG_REQUEST"),
         ),
-        ("far too much", "version.zip", noise(20 << 20), (413, "WRONG_REQUEST")),
+        ("far too much", "version.zip", noise(100 << 20), (413, "WRONG_REQUEST")),
     ] {
         let answer = post_form(&url, Some(&token), &fields, (part, file)).await;
         check(what, &answer, expected);

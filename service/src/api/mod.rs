@@ -50,8 +50,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(45);
 /// The same while an archive is being uploaded, however slow the line.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// So much of a refused body is read, and for so long.
-const READ_AWAY_MAX: usize = 64 * 1_024 * 1_024;
-const READ_AWAY_WAIT: Duration = Duration::from_secs(10);
+const READ_AWAY: (usize, Duration) = (64 << 20, Duration::from_secs(10));
+/// The same of an archive. Whoever sends a far too long one is a developer who should hear of it.
+const READ_UPLOAD_AWAY: (usize, Duration) = (1 << 30, Duration::from_secs(120));
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Collects operations, and remembers their addresses for the test that walks over them.
@@ -268,15 +269,15 @@ async fn limit_body(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let limit = if is_upload(&request) {
-        developer::archive_max(&app) + UPLOAD_MARGIN
+    let (limit, bounds) = if is_upload(&request) {
+        (developer::archive_max(&app) + UPLOAD_MARGIN, READ_UPLOAD_AWAY)
     } else {
-        BODY_MAX
+        (BODY_MAX, READ_AWAY)
     };
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
-        read_away(request.into_body().into_data_stream()).await;
+        read_away(request.into_body().into_data_stream(), bounds).await;
         return Error::TooLarge { limit }.into_response();
     }
     DefaultBodyLimit::max(limit).apply(&mut request);
@@ -297,23 +298,26 @@ async fn limit_body(
         .run(Request::from_parts(head, axum::body::Body::from_stream(rest())))
         .await;
     if response.status().is_client_error() {
-        read_away(rest()).await;
+        read_away(rest(), bounds).await;
     }
     response
 }
 
 /// Reads a refused body to its end, within bounds: a sender that is cut off while it sends does not hear why.
-async fn read_away(mut stream: impl Stream<Item = std::result::Result<Bytes, axum::Error>> + Unpin) {
+async fn read_away(
+    mut stream: impl Stream<Item = std::result::Result<Bytes, axum::Error>> + Unpin,
+    (bytes_max, wait): (usize, Duration),
+) {
     let reading = async {
         let mut bytes = 0;
         while let Some(Ok(chunk)) = stream.next().await {
             bytes += chunk.len();
-            if bytes > READ_AWAY_MAX {
+            if bytes > bytes_max {
                 break;
             }
         }
     };
-    tokio::time::timeout(READ_AWAY_WAIT, reading).await.ok();
+    tokio::time::timeout(wait, reading).await.ok();
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {
