@@ -558,10 +558,10 @@ async fn every_operation_refuses_everybody_else() {
             let Answer { status, qualifier, .. } = ask(&url, token, &row.body).await;
             assert_eq!((status, qualifier.as_str()), expected, "{} as {who}", row.operation);
         };
+        check("a forger", Some("not.a.token"), (401, "WRONG_CREDENTIALS")).await;
+        check("a socket", Some(&socket_token), (401, "WRONG_CREDENTIALS")).await;
         if let For::Only(allowed) = row.who {
             check("nobody", None, (401, "WRONG_CREDENTIALS")).await;
-            check("a forger", Some("not.a.token"), (401, "WRONG_CREDENTIALS")).await;
-            check("a socket", Some(&socket_token), (401, "WRONG_CREDENTIALS")).await;
             for (name, (role, token)) in &tokens {
                 if *role != allowed {
                     check(name, Some(token), NO_PERMISSION).await;
@@ -576,6 +576,9 @@ async fn every_operation_refuses_everybody_else() {
             check("a developer without the permission", Some(&lacking_token), row.lacking).await;
         } else {
             check("nobody", None, row.right).await;
+            if row.right == OK {
+                check("somebody", Some(&tokens["player"].1), OK).await;
+            }
         }
     }
     // Only now, since some of it deletes: the right caller is let in.

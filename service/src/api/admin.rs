@@ -19,7 +19,7 @@ use crate::App;
 use crate::address::Address;
 use crate::entity::{account, alias, audit, pool};
 use crate::error::{Error, Result};
-use crate::principal::{Actor, Admin};
+use crate::principal::{Actor, Admin, Anybody};
 use crate::{auth, event, host, instance};
 
 /// Longest key that a shard is calculated for, bytes.
@@ -42,6 +42,7 @@ pub(super) async fn renew(app: &App, by: &Actor) -> Result<Json<RawToken>> {
 
 pub(super) async fn create_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<CreateToken>,
 ) -> Result<Json<RawToken>> {

@@ -19,7 +19,7 @@ use crate::entity::{
     account, api_key, deployment, files, local_run, permission, project, quota, stage, tenant, venue, version,
 };
 use crate::error::{Error, Result};
-use crate::principal::Developer;
+use crate::principal::{Anybody, Developer};
 use crate::wake::News;
 
 /// Longest value of a field in a form, bytes.
@@ -29,6 +29,7 @@ const LOCAL_RUN_WAIT_MAX_MS: u64 = 10_000;
 
 pub(super) async fn create_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<dev::CreateToken>,
 ) -> Result<Json<RawToken>> {

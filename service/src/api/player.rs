@@ -21,7 +21,7 @@ use crate::address::Address;
 use crate::entity::client::Exchange;
 use crate::entity::{account, client, deployment, quota};
 use crate::error::{Error, Result};
-use crate::principal::Player;
+use crate::principal::{Anybody, Player};
 use crate::wake::News;
 
 /// Longest time that a reply is held.
@@ -36,12 +36,13 @@ const MESSAGE_MAX: usize = 64 * 1_024;
 /// Most elements in one list of a call.
 pub(super) const LIST_MAX: usize = 1_024;
 
-pub(super) async fn ping(Body(_): Body<PingService>) -> Json<Pong> {
+pub(super) async fn ping(_: Anybody, Body(_): Body<PingService>) -> Json<Pong> {
     Json(Pong { message: "pong".into() })
 }
 
 pub(super) async fn create_user(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(_): Body<CreateUser>,
 ) -> Result<Json<CreatedUser>> {
@@ -51,6 +52,7 @@ pub(super) async fn create_user(
 
 pub(super) async fn create_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<CreateToken>,
 ) -> Result<Json<RawToken>> {

@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::entity::runtime::Caller;
 use crate::entity::{cell, client, runtime};
 use crate::error::{Error, Result};
-use crate::principal::{Dispatcher, Runtime};
+use crate::principal::{Anybody, Dispatcher, Runtime};
 use crate::wake::News;
 
 /// Largest message or profile of a runtime.
@@ -27,6 +27,7 @@ const MESSAGE_MAX: usize = 256 * 1_024;
 
 pub(super) async fn create_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<CreateToken>,
 ) -> Result<Json<RuntimeTokens>> {
@@ -218,6 +219,7 @@ fn note_dropped(caller: &Caller, dropped: usize) {
 
 pub(super) async fn dispatcher_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<dispatcher::CreateToken>,
 ) -> Result<Json<RawToken>> {

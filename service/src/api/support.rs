@@ -25,10 +25,11 @@ use crate::address::Address;
 use crate::entity::permission::{self, Wanted};
 use crate::entity::{account, project, quota, stage, tenant};
 use crate::error::Result;
-use crate::principal::Support;
+use crate::principal::{Anybody, Support};
 
 pub(super) async fn create_token(
     State(app): State<App>,
+    _: Anybody,
     from: Address,
     Body(call): Body<CreateToken>,
 ) -> Result<Json<RawToken>> {
