@@ -196,7 +196,11 @@ pub struct Names(HashMap<String, Vec<Alias>>);
 impl Names {
     pub async fn read(db: &mut PgConnection, entities: impl Iterator<Item = i64>) -> Result<Self> {
         let mut names: HashMap<String, Vec<Alias>> = HashMap::new();
-        for alias in list(db, &entities.collect::<Vec<_>>()).await? {
+        let mut entities: Vec<i64> = entities.collect();
+        // A page of records has few users, each many times.
+        entities.sort_unstable();
+        entities.dedup();
+        for alias in list(db, &entities).await? {
             names.entry(alias.entity_id.clone()).or_default().push(alias);
         }
         Ok(Self(names))
