@@ -482,6 +482,16 @@ async fn check_schema(
     Ok(())
 }
 
+/// Until the caller's transaction ends, whoever calls this for the same entity waits: what is counted before something is
+/// added stays as counted.
+pub async fn one_at_a_time(db: &mut PgConnection, entity: i64) -> Result<()> {
+    sqlx::query("select pg_advisory_xact_lock($1)")
+        .bind(entity)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
 /// Reads where the shards are; the first start of an installation deals them out.
 async fn read_index(connection: &mut PgConnection, shard_count: u16, databases: usize) -> anyhow::Result<Vec<usize>> {
     let mut tx = connection.begin().await?;

@@ -1,11 +1,13 @@
 //! Tenants and what is in them: permissions, lists, archives, the audit log.
 
+use futures_util::future::join_all;
 use harness::{Installation, Options, Studio, eventually, game_config};
 use omgservers_protocol::developer as dev;
 use omgservers_protocol::support::{self, ProjectPermission, StagePermission, TenantPermission};
-use omgservers_protocol::{admin, call::Paging};
+use omgservers_protocol::text::Secret;
+use omgservers_protocol::{Call, admin, call::Paging};
 
-use super::{page, place, refusal, refused, text, walk};
+use super::{in_seconds, page, place, refusal, refused, text, walk};
 use crate::http::post_form;
 use crate::routes::zip_with_a_file;
 
@@ -341,19 +343,6 @@ async fn archives_are_kept_with_their_version_and_go_with_it() {
     }
     let more = post_form(&url, token, &fields, ("version.zip", zip_with_a_file())).await;
     assert_eq!((more.status, more.qualifier.as_str()), (400, "DB_CONSTRAINT_VIOLATED"));
-    // Names are few, too.
-    let name = |number: u32| dev::CreateProjectAlias {
-        tenant: text(studio.tenant),
-        project_id: studio.project,
-        alias: text(format!("name-{number}")),
-    };
-    for number in 0..16 {
-        studio.developer.send(&name(number)).await.expect("a name");
-    }
-    assert_eq!(
-        refusal(&studio.developer, &name(16)).await,
-        refused(400, "DB_CONSTRAINT_VIOLATED")
-    );
 
     let call = dev::DeleteVersion {
         tenant: text(studio.tenant),
@@ -541,5 +530,50 @@ async fn strangers_cannot_tell_a_tenant_that_is_there_from_one_that_is_not() {
         answers.push((refused.status(), refused.to_string()));
     }
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    installation.stop().await;
+}
+
+/// Asks for a few at a time, all at once: how many of them were made. The others are refused as too many.
+async fn made_at_once<C: Call>(studio: &Studio, calls: Vec<C>) -> usize {
+    let mut made = 0;
+    for few in calls.chunks(24) {
+        for answer in join_all(few.iter().map(|call| studio.developer.send(call))).await {
+            match answer {
+                Ok(_) => made += 1,
+                Err(refused) => assert_eq!(refused.status(), Some(400), "{refused}"),
+            }
+        }
+    }
+    made
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_variables_and_keys_have_their_limits_also_for_those_who_come_at_once() {
+    let installation = Installation::start(Options::default()).await;
+    let studio = Studio::open(&installation).await;
+    let (tenant, project, stage) = place(&studio);
+    let name = |number: u32| dev::CreateProjectAlias {
+        tenant: tenant.clone(),
+        project_id: studio.project,
+        alias: text(format!("name-{number}")),
+    };
+    let variable = |number: u32| dev::SetStageVariable {
+        tenant: tenant.clone(),
+        project: project.clone(),
+        stage: stage.clone(),
+        name: text(format!("KEY_{number}")),
+        value: Secret::new("x"),
+        secret: false,
+    };
+    let key = |number: u32| dev::CreateApiKey {
+        tenant: tenant.clone(),
+        project: None,
+        name: text(format!("build server {number}")),
+        scopes: vec![dev::Scope::Read],
+        expires: in_seconds(3600),
+    };
+    assert_eq!(made_at_once(&studio, (0..24).map(name).collect()).await, 16);
+    assert_eq!(made_at_once(&studio, (0..120).map(variable).collect()).await, 100);
+    assert_eq!(made_at_once(&studio, (0..120).map(key).collect()).await, 100);
     installation.stop().await;
 }

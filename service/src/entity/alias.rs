@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::App;
-use crate::db::Tx;
+use crate::db::{Tx, one_at_a_time};
 use crate::entity::timestamp;
 use crate::error::{Error, Result, constraint};
 
@@ -58,6 +58,7 @@ impl Scope {
 
 /// Gives an entity a name. The caller's transaction must be in the shard of the scope's key.
 pub async fn create(db: &mut PgConnection, id: AliasId, scope: Scope, entity: i64, value: &str) -> Result<()> {
+    one_at_a_time(&mut *db, entity).await?;
     let done = sqlx::query(
         "insert into alias (id, qualifier, shard_key, uniqueness_group, entity_id, value) select $1, $2, $3, $4, $5, $6 \
          where (select count(*) from alias where entity_id = $5) < $7",

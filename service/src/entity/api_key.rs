@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::db::Shard;
+use crate::db::{Shard, one_at_a_time};
 use crate::entity::page::Window;
 use crate::entity::{alias, audit, project, tenant, timestamp};
 use crate::error::{Error, Result};
@@ -78,6 +78,7 @@ pub async fn create(app: &App, by: &Actor, call: CreateApiKey) -> Result<Created
     scopes.sort_unstable();
     scopes.dedup();
     let mut tx = app.db.begin(by.user_id.get()).await?;
+    one_at_a_time(&mut tx, by.user_id.get()).await?;
     let keys: i64 = sqlx::query_scalar("select count(*) from api_key where user_id = $1")
         .bind(by.user_id)
         .fetch_one(&mut *tx)

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
 use crate::App;
+use crate::db::one_at_a_time;
 use crate::entity::page::Window;
 use crate::entity::permission::{On, Permission, require};
 use crate::entity::{alias, audit, timestamp, version};
@@ -97,6 +98,7 @@ pub async fn create(
     let files_archive_id: FilesArchiveId = app.ids.mint();
     let mut tx = app.db.begin(tenant.get()).await?;
     version::alive(&mut tx, tenant, call.version_id).await?;
+    one_at_a_time(&mut tx, call.version_id.get()).await?;
     let archives: i64 = sqlx::query_scalar("select count(*) from files_archive where version_id = $1")
         .bind(call.version_id)
         .fetch_one(&mut *tx)

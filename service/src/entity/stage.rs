@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::App;
-use crate::db::Tx;
+use crate::db::{Tx, one_at_a_time};
 use crate::entity::alias::{self, Scope};
 use crate::entity::page::{self, Window};
 use crate::entity::permission::{self, On, Permission, grant, require};
@@ -313,6 +313,7 @@ pub async fn set_variable(app: &App, by: &Actor, call: dev::SetStageVariable) ->
         )));
     }
     let (mut tx, tenant, _, stage) = for_deployer(app, by, &call.tenant, &call.project, &call.stage).await?;
+    one_at_a_time(&mut tx, stage.get()).await?;
     let sealed = call
         .secret
         .then(|| app.vault.seal(value.as_bytes(), &context(stage, name)));
