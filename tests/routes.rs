@@ -75,6 +75,14 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// An installation in which a player may be silent for as long as the story takes.
+    pub(crate) fn lasting() -> Options {
+        Options {
+            configure: |config| config.clients_inactive_interval_s = 3600,
+            ..Options::default()
+        }
+    }
+
     /// A studio with one of everything.
     pub(crate) async fn set(installation: &Installation) -> Self {
         let studio = Studio::open(installation).await;
@@ -92,6 +100,15 @@ impl Scene {
                 ))
             })
             .await;
+        // The platform has said all it has to say: from here on only requests change something.
+        let own = format!("{client},");
+        harness::eventually("the player was told to wait in the lobby", || async {
+            let clients = installation.dump("client").await;
+            let mut rows = clients.split(r#"{"id":"#);
+            let row = rows.find(|row| row.starts_with(&own))?;
+            row.contains(r#""generation":1,"#).then_some(())
+        })
+        .await;
         let spare = [Studio::hire(installation).await.0, Studio::hire(installation).await.0];
         Self {
             studio,
@@ -521,7 +538,7 @@ pub(crate) fn address(operation: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_refuses_everybody_else() {
-    let installation = Installation::start(Options::default()).await;
+    let installation = Installation::start(Scene::lasting()).await;
     let scene = Scene::set(&installation).await;
     let tokens = scene.tokens(&installation).await;
     let app = installation.services[0].app();

@@ -70,7 +70,7 @@ fn variants(body: &Value, text: &str) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn zero_bytes_and_endless_texts_are_refused_in_every_field_of_every_operation() {
-    let installation = Installation::start(Options::default()).await;
+    let installation = Installation::start(Scene::lasting()).await;
     let scene = Scene::set(&installation).await;
     let tokens = &installation.services[0].app().tokens;
     let token = |role: Role| match role {
@@ -198,7 +198,7 @@ async fn speak(address: &str, parts: &[&[u8]]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn free_documents_are_free_to_a_certain_depth() {
-    let installation = Installation::start(Options::default()).await;
+    let installation = Installation::start(Scene::lasting()).await;
     let scene = Scene::set(&installation).await;
     let tokens = &installation.services[0].app().tokens;
     let (client, tenant, project) = (scene.client, scene.studio.tenant, scene.studio.project);
